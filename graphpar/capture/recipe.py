@@ -1,0 +1,171 @@
+"""How the source model draws its initial values: the tape of its constructor.
+
+The model is built on tensors without storage while every tensor op of its constructor is recorded. Replaying the tape
+on a rank gives exactly the values that the constructor would give for the same seed, one tensor at a time; replaying
+the part that buffers depend on gives their values at compile time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+_SILENT = {"aten.detach.default", "prim.device.default"}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A model without storage, and the tape that gives its tensors their values."""
+
+    model: nn.Module
+    tape: dict[str, Any]
+    mode: FakeTensorMode
+
+
+def build(construct: Callable[[], nn.Module]) -> Built:
+    """Run the constructor under recording.
+
+    Raises whatever the constructor raises, also when it needs the value of a tensor that has none yet.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    recorder = _Recorder()
+    with mode, recorder:
+        model = construct()
+    return Built(model, recorder.tape(model), mode)
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[dict[str, Any]] = []
+        self.ids: dict[int, int] = {}
+        self.keep: list[Tensor] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        result = func(*args, **kwargs)
+        if isinstance(result, Tensor) or (isinstance(result, (tuple, list)) and any(isinstance(r, Tensor) for r in result)):
+            self.record(func, args, kwargs, result)
+        return result
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        encoded = [self.encode(a) for a in args]
+        words = {k: self.encode(v) for k, v in kwargs.items() if v is not None and k not in ("device", "pin_memory")}
+        out = [self.identify(r) for r in (result if isinstance(result, (tuple, list)) else (result,))]
+        self.ops.append({"op": str(func), "args": encoded, "kwargs": words, "out": out})
+
+    def identify(self, tensor: Tensor) -> int:
+        if id(tensor) not in self.ids:
+            self.ids[id(tensor)] = len(self.keep)
+            self.keep.append(tensor)
+        return self.ids[id(tensor)]
+
+    def encode(self, value: Any) -> Any:
+        match value:
+            case Tensor():
+                if id(value) in self.ids or isinstance(value, FakeTensor):
+                    return {"tensor": self.identify(value)}
+                with _disable_current_modes():
+                    data = value.tolist()
+                return {"constant": data, "dtype": _word(value.dtype), "shape": list(value.shape)}
+            case torch.dtype():
+                return {"dtype": _word(value)}
+            case torch.device() | torch.Generator():
+                return None
+            case torch.memory_format():
+                return {"memory_format": _word(value)}
+            case torch.layout():
+                return {"layout": _word(value)}
+            case list() | tuple() | torch.Size():
+                return [self.encode(v) for v in value]
+            case _:
+                return value
+
+    def tape(self, model: nn.Module) -> dict[str, Any]:
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        state = {name: self.locate(tensor) for name, tensor in tensors.items()}
+        return {"version": 1, "ops": self.ops, "state": state}
+
+    def locate(self, tensor: Tensor) -> int:
+        """The id of a parameter: itself, or the tensor it was made from (`Parameter(t)` detaches `t`)."""
+        return self.ids[id(tensor)] if id(tensor) in self.ids else self.ids[id(tensor.data)]
+
+
+def _word(value: object) -> str:
+    return str(value).removeprefix("torch.")
+
+
+def replay(tape: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
+    """The values of the named tensors, by running only the ops that they depend on.
+
+    Meant for buffers: values that depend on random draws come out as for an arbitrary seed.
+    """
+    wanted = {tape["state"][name] for name in names}
+    ops = _needed(tape["ops"], wanted)
+    values: dict[int, Any] = {}
+    with torch.no_grad():
+        for op in ops:
+            _run(op, values)
+    return {name: values[tape["state"][name]] for name in names}
+
+
+def _needed(ops: Sequence[Mapping[str, Any]], wanted: set[int]) -> list[Mapping[str, Any]]:
+    groups = _Groups()
+    for op in ops:
+        for out in op["out"]:
+            for source in _tensors(op["args"]):
+                groups.join(out, source)
+    roots = {groups.find(w) for w in wanted}
+    return [op for op in ops if any(groups.find(o) in roots for o in op["out"])]
+
+
+class _Groups:
+    """Tensors that are connected by some op, found by union."""
+
+    def __init__(self) -> None:
+        self.parent: dict[int, int] = {}
+
+    def find(self, item: int) -> int:
+        while self.parent.setdefault(item, item) != item:
+            item = self.parent[item]
+        return item
+
+    def join(self, a: int, b: int) -> None:
+        self.parent[self.find(a)] = self.find(b)
+
+
+def _tensors(value: Any) -> list[int]:
+    if isinstance(value, dict):
+        return [value["tensor"]] if "tensor" in value else []
+    if isinstance(value, list):
+        return [t for v in value for t in _tensors(v)]
+    return []
+
+
+def _run(op: Mapping[str, Any], values: dict[int, Any]) -> None:
+    namespace, name, overload = op["op"].split(".")
+    function = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    result = function(*_decode(op["args"], values), **{k: _decode(v, values) for k, v in op["kwargs"].items()})
+    for out, value in zip(op["out"], result if isinstance(result, (tuple, list)) else (result,), strict=True):
+        values[out] = value
+
+
+def _decode(value: Any, values: Mapping[int, Any]) -> Any:
+    if isinstance(value, list):
+        return [_decode(v, values) for v in value]
+    if isinstance(value, dict):
+        if "tensor" in value:
+            return values[value["tensor"]]
+        if "constant" in value:
+            return torch.tensor(value["constant"], dtype=getattr(torch, value["dtype"])).reshape(value["shape"])
+        (word,) = value.values()
+        return getattr(torch, word)
+    return value

@@ -1,0 +1,227 @@
+"""Repeated blocks are traced once.
+
+The members of a module list are grouped by what they are made of: classes, parameter shapes, submodules. One member of
+each group is traced while every attribute that its modules read is recorded; the others then have the same program if
+the same code reads equal values. Where a value differs, the group is split by it and the trace is repeated, so the
+fold is proven, not assumed. A block whose outputs do not have the shapes of its inputs is traced like any other code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+
+from graphpar.capture import markers
+
+_OWN = frozenset(nn.Module().__dict__) | {"forward", "training"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """One member of a module list: its list's path, its index, and the site whose trace it shares."""
+
+    path: str
+    index: int
+    leader: int
+
+
+@dataclass
+class Siblings:
+    """The members of every module list, each with the member that is traced for it."""
+
+    sites: list[Site] = field(default_factory=list[Site])
+    reads: dict[int, set[tuple[str, str]]] = field(default_factory=dict[int, set[tuple[str, str]]])
+    outputs: dict[int, Any] = field(default_factory=dict[int, Any])
+    arguments: dict[int, Any] = field(default_factory=dict[int, Any])
+    open: set[int] = field(default_factory=set[int])
+
+
+def group(model: nn.Module) -> Siblings:
+    """Group the members of each outermost module list that holds more than one module."""
+    found = Siblings()
+    for path, modules in _lists(model):
+        leaders: dict[object, int] = {}
+        for index, member in enumerate(modules):
+            site = len(found.sites)
+            leader = leaders.setdefault(_structure(member, model), site)
+            found.sites.append(Site(path, index, leader))
+    return found
+
+
+def split(model: nn.Module, siblings: Siblings) -> Siblings | None:
+    """Split groups whose members differ in something that the traced member read; None if none does."""
+    leaders: dict[object, int] = {}
+    sites: list[Site] = []
+    for number, site in enumerate(siblings.sites):
+        reads = siblings.reads.get(site.leader, set())
+        alone = number if site.leader in siblings.open else None
+        key = (site.path, site.leader, alone, _values(_member(model, site), reads))
+        sites.append(Site(site.path, site.index, leaders.setdefault(key, number)))
+    return None if sites == siblings.sites else Siblings(sites, open=siblings.open)
+
+
+@contextmanager
+def folded(model: nn.Module, siblings: Siblings) -> Iterator[None]:
+    """While active, leaders are framed by markers and every other member is one marker."""
+    with ExitStack() as stack:
+        watched: dict[int, tuple[int, str]] = {}
+        for number, site in enumerate(siblings.sites):
+            member = _member(model, site)
+            if site.leader != number:
+                forward = _stub(siblings, number, site.leader)
+            elif number in siblings.open:
+                continue
+            else:
+                forward = _frame(siblings, number, member.forward)
+                watched |= {id(m.__dict__): (number, name) for name, m in member.named_modules()}
+            member.__dict__["forward"] = forward
+            stack.callback(member.__dict__.pop, "forward")
+        stack.enter_context(_recording(model, watched, siblings.reads))
+        yield
+
+
+def _lists(model: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
+    inside: list[str] = []
+    for path, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) > 1 and not any(path.startswith(p) for p in inside):
+            inside.append(f"{path}.")
+            yield path, module
+
+
+def _member(model: nn.Module, site: Site) -> nn.Module:
+    return model.get_submodule(f"{site.path}.{site.index}")
+
+
+def _structure(module: nn.Module, model: nn.Module) -> object:
+    uses: dict[int, int] = {}
+    for _, p in model.named_parameters(remove_duplicate=False):
+        uses[id(p)] = uses.get(id(p), 0) + 1
+    return _structure_of(module, uses)
+
+
+def _structure_of(module: nn.Module, uses: Mapping[int, int]) -> object:
+    parameters = tuple(
+        (name, tuple(p.shape), p.dtype, p.requires_grad, id(p) if uses.get(id(p), 0) > 1 else None)
+        for name, p in module._parameters.items()
+        if p is not None
+    )
+    buffers = tuple((name, tuple(b.shape), b.dtype) for name, b in module._buffers.items() if b is not None)
+    children = tuple((name, _structure_of(child, uses)) for name, child in module._modules.items() if child is not None)
+    return type(module), module.training, parameters, buffers, children
+
+
+def _values(member: nn.Module, reads: set[tuple[str, str]]) -> object:
+    return tuple((path, name, _value(member, path, name)) for path, name in sorted(reads))
+
+
+def _value(member: nn.Module, path: str, name: str) -> object:
+    value = getattr(member.get_submodule(path), name, None)
+    if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+        return tuple(value.shape), value.dtype, bytes(_digest(value))
+    if isinstance(value, (nn.Module, nn.Parameter)):
+        return type(value)
+    if callable(value):
+        return getattr(value, "__func__", value)
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return type(value), value
+
+
+def _digest(value: Tensor) -> bytes:
+    if value.device.type == "meta" or type(value) is not Tensor:
+        return b"unknown"
+    return value.detach().contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b""
+
+
+def _frame(siblings: Siblings, number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def framed(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = pytree.tree_flatten((args, kwargs))
+        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        values = markers.enter([leaves[i] for i in at], number)
+        siblings.arguments[number] = (tree, _constants(leaves))
+        for i, value in zip(at, values, strict=True):
+            leaves[i] = value
+        args, kwargs = pytree.tree_unflatten(leaves, tree)
+        out, tree = pytree.tree_flatten(forward(*args, **kwargs))
+        at = [i for i, leaf in enumerate(out) if isinstance(leaf, Tensor)]
+        like = [_same_kind(out[i], values) for i in at]
+        siblings.outputs[number] = (tree, at, _constants(out), like)
+        for i, value in zip(at, markers.leave([out[i] for i in at], number), strict=True):
+            out[i] = value
+        return pytree.tree_unflatten(out, tree)
+
+    return framed
+
+
+def _stub(siblings: Siblings, number: int, leader: int) -> Callable[..., Any]:
+    def stub(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = pytree.tree_flatten((args, kwargs))
+        if leader not in siblings.outputs or siblings.arguments[leader] != (tree, _constants(leaves)):
+            raise NotTheSameCall(number)
+        tree, at, out, like = siblings.outputs[leader]
+        if None in like:
+            raise NotTheSameCall(leader)
+        out = list(out)
+        values = markers.block([leaf for leaf in leaves if isinstance(leaf, Tensor)], number, like)
+        for i, value in zip(at, values, strict=True):
+            out[i] = value
+        return pytree.tree_unflatten(out, tree)
+
+    return stub
+
+
+class NotTheSameCall(Exception):
+    """A member is called with other constants than the member traced for it: it must be traced on its own."""
+
+    def __init__(self, site: int) -> None:
+        super().__init__(site)
+        self.site = site
+
+
+def _constants(leaves: list[Any]) -> tuple[Any, ...]:
+    return tuple(None if isinstance(leaf, Tensor) else leaf for leaf in leaves)
+
+
+def _same_kind(value: Tensor, candidates: list[Tensor]) -> int | None:
+    for i, candidate in enumerate(candidates):
+        if candidate.shape == value.shape and candidate.dtype == value.dtype:
+            return i
+    return None
+
+
+@contextmanager
+def _recording(model: nn.Module, watched: Mapping[int, tuple[int, str]], reads: dict[int, set[tuple[str, str]]]) -> Iterator[None]:
+    classes = {type(m) for m in model.modules() if id(m.__dict__) in watched}
+    originals = {cls: cls.__dict__.get("__getattribute__") for cls in classes}
+
+    def recorder(cls: type) -> Callable[[Any, str], Any]:
+        plain = cls.__getattribute__
+
+        def read(self: Any, name: str) -> Any:
+            if not name.startswith("__") and name not in _OWN:
+                site = watched.get(id(object.__getattribute__(self, "__dict__")))
+                if site is not None:
+                    reads.setdefault(site[0], set()).add((site[1], name))
+            return plain(self, name)
+
+        return read
+
+    replaced = {cls: recorder(cls) for cls in classes}
+    for cls, read in replaced.items():
+        cls.__getattribute__ = read  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for cls, original in originals.items():
+            if original is None:
+                del cls.__getattribute__
+            else:
+                cls.__getattribute__ = original  # type: ignore[method-assign]

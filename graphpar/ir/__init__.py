@@ -1,0 +1,1 @@
+"""The graph: small, immutable, typed. Knows nothing of torch."""

@@ -1,0 +1,76 @@
+"""Named axes: sums of products of atoms.
+
+`c_attn.weight` of a GPT-2 is `d_model (3 heads d_head)`: two axes, the second one a product of three factors. A fused
+projection with unequal parts is a sum: `(heads d_head + kv_heads d_head + kv_heads d_head)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import sympy
+
+Size: TypeAlias = "int | sympy.Expr"
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A named index set. `id` is its identity; `base` names the atom of which it is the second use (seq' of seq).
+
+    A constant factor (the 3 of a packed projection) is printed as its size and never sharded.
+    """
+
+    id: int
+    name: str
+    size: Size
+    constant: bool = False
+    base: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.size) if self.constant else self.name
+
+
+Segment: TypeAlias = "tuple[Factor, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One tensor dimension: segments one after another, each a row-major product of factors."""
+
+    segments: tuple[Segment, ...] = ((),)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """Every factor of every segment, once, in order."""
+        return tuple(dict.fromkeys(f for s in self.segments for f in s))
+
+    @property
+    def product(self) -> Segment:
+        """The factors of an axis that is a plain product."""
+        (segment,) = self.segments
+        return segment
+
+    @property
+    def plain(self) -> bool:
+        """Whether the axis is one product."""
+        return len(self.segments) == 1
+
+    def __str__(self) -> str:
+        return spell(self, {})
+
+
+def spell(axis: Axis, marks: dict[int, str]) -> str:
+    """The axis in the notation of the spec, each factor followed by its mark, such as `@tp`."""
+    parts = [" ".join(str(f) + marks.get(f.id, "") for f in _collapsed(s)) or "1" for s in axis.segments]
+    text = " + ".join(parts)
+    return f"({text})" if " " in text else text
+
+
+def _collapsed(segment: Segment) -> Segment:
+    return segment
+
+
+def spell_all(axes: tuple[Axis, ...], marks: dict[int, str] | None = None) -> str:
+    """All axes of a tensor, separated by spaces."""
+    return " ".join(spell(a, marks or {}) for a in axes)

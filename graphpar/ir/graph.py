@@ -1,0 +1,198 @@
+"""Nodes and graphs.
+
+A node computes one tensor. Nodes are immutable and compared by identity; a graph is a topologically ordered tuple of
+nodes. A block that the model repeats is present once: `loop_enter` carries a value into the body, `loop_leave` out of
+it, and the graph's `loops` say how often, and which body (kind) runs in which iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TYPE_CHECKING, TypeAlias
+
+import sympy
+
+if TYPE_CHECKING:
+    from graphpar.ir.axes import Axis
+    from graphpar.ir.states import State
+
+Size: TypeAlias = "int | sympy.Expr"
+Scalar: TypeAlias = "bool | int | float | str | sympy.Expr | None"
+Arg: TypeAlias = "Node | Scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from: the module that computed it, the source line, and what the author called it."""
+
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.file else "?"
+        return f"{place} ({self.module})" if self.module else place
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """One tensor: `op(*args, **attrs)`, its global shape and dtype.
+
+    After naming, `axes` are its named axes and `operand_axes` the axes under which the op sees each operand (they
+    differ from the operand's own axes where the op renames, as attention does with the keys' seq).
+    After placement, `state` is its state per mesh axis.
+    """
+
+    op: str
+    args: tuple[Arg, ...] = ()
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    shape: tuple[Size, ...] = ()
+    dtype: str = "float32"
+    origin: Origin = Origin()
+    axes: tuple[Axis, ...] | None = None
+    operand_axes: tuple[tuple[Axis, ...] | None, ...] | None = None
+    state: Mapping[str, State] | None = None
+    note: str = ""
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        """The tensors among the arguments."""
+        return tuple(a for a in self.args if isinstance(a, Node))
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {list(self.shape)} {self.origin}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A module list whose members run one after another: `kinds[i]` is the body that iteration i runs."""
+
+    path: str
+    kinds: tuple[int, ...]
+
+    def part(self, kind: int) -> str:
+        """The path component that stands for every member of one kind: `*`, or `*0`, `*1` when bodies differ."""
+        return f"*{kind}" if len(set(self.kinds)) > 1 else "*"
+
+    def members(self, part: str) -> tuple[int, ...]:
+        """The indices of the members that `part` stands for."""
+        return tuple(i for i, kind in enumerate(self.kinds) if self.part(kind) == part)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A parameter or buffer of the source model."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool = True
+    persistent: bool = True
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the source: its class, and whether the class is torch's own."""
+
+    path: str
+    cls: str
+    module: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A program of nodes, valid between any two passes (`ir.verify` says so by name)."""
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    loops: Mapping[str, Loop] = field(default_factory=dict[str, Loop])
+    modules: Mapping[str, Module] = field(default_factory=dict[str, Module])
+    tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The model's inputs, in call order."""
+        return tuple(n for n in self.nodes if n.op == "input")
+
+    def users(self) -> dict[Node, list[Node]]:
+        """For each node, the nodes that read it, in order (once per reading node)."""
+        found: dict[Node, list[Node]] = {n: [] for n in self.nodes}
+        for node in self.nodes:
+            for operand in dict.fromkeys(node.operands):
+                found[operand].append(node)
+        return found
+
+    def members(self, path: str) -> tuple[str, ...]:
+        """The source paths that a path with `*` parts stands for."""
+        paths = [""]
+        for part in path.split("."):
+            grown: list[str] = []
+            for prefix in paths:
+                indices = self.loops[wild].members(part) if (wild := self._loop_at(prefix, part)) else ()
+                steps = [str(i) for i in indices] if wild else [part]
+                grown += [f"{prefix}.{s}" if prefix else s for s in steps]
+            paths = grown
+        return tuple(paths)
+
+    def _loop_at(self, prefix: str, part: str) -> str | None:
+        return prefix if part.startswith("*") and prefix in self.loops else None
+
+
+def rebuild(graph: Graph, rule: Callable[[Node], Node | None]) -> Graph:
+    """Apply `rule` to every node, operands first; a node it returns takes the old one's place.
+
+    The rule sees nodes whose operands have already been replaced. Nodes that no output needs are dropped, except
+    inputs.
+    """
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        args = tuple(new[a] if isinstance(a, Node) else a for a in node.args)
+        same = all(a is b for a, b in zip(args, node.args, strict=True))
+        candidate = node if same else replace(node, args=args)
+        new[node] = rule(candidate) or candidate
+    return with_outputs(graph, new.values(), tuple(new[o] for o in graph.outputs))
+
+
+def with_outputs(graph: Graph, order: Iterable[Node], outputs: tuple[Node, ...]) -> Graph:
+    """The graph of what `outputs` need, in the given order as far as operands allow; inputs are kept."""
+    needed = reachable(outputs)
+    placed: dict[Node, None] = {}
+    for node in (*order, *outputs):
+        if node in needed or node.op == "input":
+            _place(node, placed)
+    return replace(graph, nodes=tuple(placed), outputs=outputs)
+
+
+def reachable(outputs: Iterable[Node]) -> set[Node]:
+    """Every node that some output depends on."""
+    found: set[Node] = set()
+    stack = list(outputs)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(node.operands)
+    return found
+
+
+def _place(node: Node, placed: dict[Node, None]) -> None:
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        missing = [a for a in top.operands if a not in placed]
+        if missing:
+            stack.extend(reversed(missing))
+        else:
+            placed[stack.pop()] = None

@@ -1,0 +1,43 @@
+"""Infer the named axes of every value of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from graphpar.ir.axes import Axis, Factor
+from graphpar.ir.graph import Graph, Node
+from graphpar.names.atoms import Atoms, Product
+from graphpar.names.signature import Axes, Signature
+from graphpar.ops.shapes import signature
+
+
+@dataclass(frozen=True)
+class Unified:
+    """A graph with the signature of every node. Ops without a rule are listed in `unknown`."""
+
+    graph: Graph
+    atoms: Atoms
+    signatures: Mapping[Node, Signature]
+    unknown: tuple[Node, ...]
+
+    def axes(self, node: Node) -> Axes:
+        """The axes of a node's result, fully resolved."""
+        return tuple(tuple(self.atoms.resolve(a)) for a in self.signatures[node].result)
+
+
+def unify(graph: Graph) -> Unified:
+    """Run every op's rule over the graph, in order."""
+    atoms = Atoms()
+    found: dict[Node, Signature] = {}
+    unknown: list[Node] = []
+    for node in graph.nodes:
+        operands = [found[a].result if isinstance(a, Node) else None for a in node.args]
+        made = signature(node, operands, atoms)
+        if made is None:
+            unknown.append(node)
+            axes = tuple(o for o in operands if o is not None)
+            whole = frozenset(a for o in axes for axis in o for a in atoms.resolve(axis))
+            made = Signature(tuple(operands), tuple(atoms.axis(s) for s in node.shape), whole=whole)
+        found[node] = made
+    return Unified(graph, atoms, found, tuple(unknown))

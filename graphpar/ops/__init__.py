@@ -1,0 +1,1 @@
+"""What each op does to axes."""

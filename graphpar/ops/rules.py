@@ -1,0 +1,169 @@
+"""The op table: what each op does to axes. Names, placement and cost know no op but through it.
+
+    n k, ... k -> ... n     operands, then result; one letter per axis
+    ...                     any leading axes, broadcast from the right
+    k!                      needed whole: if sharded, it is gathered before the op
+    1                       an axis of size one
+    ?                       not a tensor that matters for axes
+
+A letter that does not return on the right, and is not marked, is summed away: shard it and every rank holds one
+summand of the result, which is then partial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from string import ascii_lowercase
+from typing import TypeAlias
+
+from graphpar.ir.graph import Node
+
+Rule: TypeAlias = "str | Callable[[Node], str]"
+
+
+def elementwise(node: Node) -> str:
+    """Operands broadcast against each other."""
+    return ", ".join("..." if isinstance(a, Node) else "?" for a in node.args) + " -> ..."
+
+
+def along(node: Node) -> str:
+    """One axis is needed whole; the shape stays."""
+    axes = _letters(node.rank)
+    marked = [f"{a}!" if i == node.attrs["dim"] else a for i, a in enumerate(axes)]
+    return f"{' '.join(marked)} -> {' '.join(axes)}"
+
+
+def reduce(mark: str) -> Callable[[Node], str]:
+    """Axes taken away, or kept as size one. `mark` says whether they are needed whole."""
+
+    def rule(node: Node) -> str:
+        axes = _letters(node.operands[0].rank)
+        dims = node.attrs["dims"]
+        left = [a + mark if i in dims else a for i, a in enumerate(axes)]
+        right = ["1" if i in dims else a for i, a in enumerate(axes) if node.attrs["keep"] or i not in dims]
+        return f"{' '.join(left)} -> {' '.join(right)}"
+
+    return rule
+
+
+def permute(node: Node) -> str:
+    """The same axes in another order."""
+    axes = _letters(node.rank)
+    return f"{' '.join(axes)} -> {' '.join(axes[d] for d in node.attrs['order'])}"
+
+
+def unsqueeze(node: Node) -> str:
+    """A new axis of size one."""
+    axes = _letters(node.rank - 1)
+    grown = list(axes)
+    grown.insert(node.attrs["dim"], "1")
+    return f"{' '.join(axes)} -> {' '.join(grown)}"
+
+
+def select(node: Node) -> str:
+    """One index of an axis that is needed whole."""
+    axes = _letters(node.rank + 1)
+    marked = [f"{a}!" if i == node.attrs["dim"] else a for i, a in enumerate(axes)]
+    return f"{' '.join(marked)} -> {' '.join(a for i, a in enumerate(axes) if i != node.attrs['dim'])}"
+
+
+def stack(node: Node) -> str:
+    """Operands along a new axis."""
+    axes = _letters(node.rank - 1)
+    result = list(axes)
+    result.insert(node.attrs["dim"], "_")
+    return ", ".join(" ".join(axes) for _ in node.args) + f" -> {' '.join(result)}"
+
+
+def normalise(node: Node) -> str:
+    """The last axes are needed whole, and have a weight each."""
+    axes = _letters(node.attrs["dims"])
+    whole = " ".join(f"{a}!" for a in axes)
+    left = [f"... {whole}"] + [whole if isinstance(a, Node) else "?" for a in node.args[1:]]
+    return f"{', '.join(left)} -> ... {' '.join(axes)}"
+
+
+def linear(node: Node) -> str:
+    """x w^T + b, or x w + b for a weight stored as (in, out)."""
+    weight = "k n" if node.attrs.get("transposed") else "n k"
+    return f"... k, {weight}, {'n' if isinstance(node.args[2], Node) else '?'} -> ... n"
+
+
+def matmul(node: Node) -> str:
+    """The last axis of the first with the second-last of the second operand."""
+    a, b = (arg.rank for arg in node.operands)
+    if b == 1:
+        return "... k, k -> ..."
+    return "k, ... k n -> ... n" if a == 1 else "... m k, ... k n -> ... m n"
+
+
+def einsum(node: Node) -> str:
+    """As its equation says."""
+    left, _, right = node.attrs["equation"].partition("->")
+    return ", ".join(" ".join(term) for term in left.split(",")) + f" -> {' '.join(right)}"
+
+
+def triangle(node: Node) -> str:
+    """Positions along the last two axes are compared."""
+    return "... a! b! -> ... a b"
+
+
+def _letters(count: int) -> str:
+    return ascii_lowercase[:count]
+
+
+_ELEMENTWISE = (
+    "add sub mul div pow neg exp log log1p expm1 tanh sigmoid relu gelu silu softplus rsqrt sqrt reciprocal cos sin abs erf "
+    "square logical_not isnan floor ceil round sign detach eq ne lt le gt ge and or where maximum minimum clamp cast upcast "
+    "dropout loop_enter loop_leave"
+).split()
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE, elementwise),
+    # contractions
+    "linear": linear,
+    "matmul": matmul,
+    "einsum": einsum,
+    # lookups
+    "embedding": "v d, ... -> ... d",
+    "cross_entropy": "n v, n -> ",
+    # reductions
+    "sum": reduce(""),
+    "mean": reduce(""),
+    "var": reduce("!"),
+    "amax": reduce("!"),
+    "amin": reduce("!"),
+    # one axis is needed whole
+    "softmax": along,
+    "log_softmax": along,
+    "cumsum": along,
+    "layer_norm": normalise,
+    "rms_norm": normalise,
+    "select": select,
+    "tril": triangle,
+    "triu": triangle,
+    # shape only
+    "permute": permute,
+    "unsqueeze": unsqueeze,
+    "stack": stack,
+}
+
+# Operands in which an op is linear, so that a pending sum may flow through: groups of argument positions. Within a
+# group the op is linear in all of them together (a + b), across groups in each on its own (a b).
+LINEAR: dict[str, tuple[tuple[int, ...], ...]] = {
+    "add": ((0, 1),),
+    "sub": ((0, 1),),
+    "neg": ((0,),),
+    "mul": ((0,), (1,)),
+    "div": ((0,),),
+    "linear": ((0,), (1,)),
+    "matmul": ((0,), (1,)),
+    "embedding": ((0,),),
+    **dict.fromkeys(["reshape", "permute", "unsqueeze", "expand", "slice", "piece", "segment", "select", "sum"], ((0,),)),
+}
+
+
+def rule_of(node: Node) -> str | None:
+    """The rule of an op that has one as text."""
+    rule = RULES.get(node.op)
+    return rule(node) if callable(rule) else rule
