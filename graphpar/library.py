@@ -1,7 +1,7 @@
 """Passes and specs by name: the shipped ones, then those in folders that the user adds.
 
-A pass is a file `NAME.py`, a spec a file `NAME.yaml`; the file's name is the whole registration. Nothing imports a pass,
-so a user's pass takes the very same way in as a shipped one.
+A pass is a file `NAME.py`, a spec a file `NAME.yaml`; the file's name is the whole registration. Nothing imports a
+pass, so a user's pass takes the very same way in as a shipped one.
 """
 
 from __future__ import annotations
