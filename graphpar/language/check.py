@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from graphpar.errors import FULL_LIST, Diagnostic, Note, Span, did_you_mean, suggestions
+from graphpar.errors import FULL_LIST, Diagnostic, Note, Span, any_of, suggestions
 from graphpar.language.schema import LayoutRule, Spec
 from graphpar.language.selectors import Selector, selects
 from graphpar.language.unmatched import ModelNames, explain_no_match, explain_path, out_of_range
@@ -89,13 +89,14 @@ def _is_known(name: str, known: Mapping[str, int | None]) -> bool:
 
 
 def _unknown(name: str, span: Span, fix: str, known: Mapping[str, int | None]) -> Diagnostic:
-    near = suggestions(name.removesuffix("'"), known)
+    prime = "'" if name.endswith("'") else ""
+    near = suggestions(name, [f"{label}{prime}" for label in known])
     sizes = [label if size is None else f"{label}={size}" for label, size in known.items()]
     shown = " ".join(sizes) if len(sizes) <= FULL_LIST else f"{len(sizes)} of them; `graphpar names MODEL` lists them"
     return Diagnostic(
         "unknown-dimension",
         span,
-        f"no dimension is called `{name}`{did_you_mean(name.removesuffix(chr(39)), known)}",
+        f"no dimension is called `{name}`{f'; did you mean {any_of(near)}?' if near else ''}",
         notes=(Note(f"dimensions found in the model: {shown or 'none'}"),),
         fix=fix.format(near[0]) if near else None,
     )

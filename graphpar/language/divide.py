@@ -49,22 +49,22 @@ def not_divisible(
     """
     possible = divisors(size)
     shown = [*possible[: SHOWN - 1], possible[-1]] if len(possible) > SHOWN else possible
-    dots = " (and more between)" if len(possible) > SHOWN else ""
+    dots = " and some between" if len(possible) > SHOWN else ""
     padded = -(-size // parts) * parts
     if pad:
         product = f"{padded} = {parts} * {padded // parts}"
         fix = f"uneven: {{{rule.name}: pad}}   # {product}; the {padded - size} added never count"
     else:
         below = max(n for n in possible if n <= parts)
-        fix = f"cut it into {below} parts" if below > 1 else f"- {rule.name}: none"
+        fix = f"let the mesh axes of this rule have {below} ranks together" if below > 1 else f"- {rule.name}: none"
     how = axes or " * ".join(rule.axes)
     return Diagnostic(
         "not-divisible",
         rule.span,
-        f"`{rule.name}` = {size} cannot be cut into {parts} equal parts ({how}{'' if '=' in how else f' = {parts}'})",
+        f"`{rule.name}` = {size} cannot be cut into {parts} equal parts ({how} = {parts})",
         why=(
             f"{size} mod {parts} = {size % parts}",
-            f"{factorisation(size)}, so it can be cut into {' '.join(map(str, shown))}{dots}",
+            f"{factorisation(size)}, possible numbers of parts: {' '.join(map(str, shown))}{dots}",
             *why,
         ),
         notes=tuple(notes),
@@ -83,9 +83,11 @@ def needs_two_axes(
         second = f"{axis}_q"
         fix = f"mesh: {{{axis}: {outer}, {second}: {inner}}}\nlayout:\n  - kv_heads: {axis}\n  - q_group: {second}"
         held = f"keys and values are then on {inner} ranks each, and their gradients are summed over {second}"
+        more = (Note(f"another dimension that {axis} cut can take both axes: [{axis}, {second}]"),)
     else:
-        fix = f"{axis}: {outer}"
+        fix = f"{axis}: {outer}" if outer > 1 else f"- {rule.name}: none"
         held = f"{parts} = {outer} * {inner}, and {inner} does not divide q_group {q_group} either"
+        more = ()
     return Diagnostic(
         "needs-two-axes",
         rule.span,
@@ -94,6 +96,6 @@ def needs_two_axes(
             f"keys and values have {kv_heads} heads, and {kv_heads} mod {parts} = {kv_heads % parts}",
             "a mesh axis is not divided between two dimensions without being told",
         ),
-        notes=(Note(held), *notes),
+        notes=(Note(held), *more, *notes),
         fix=fix,
     )

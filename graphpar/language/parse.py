@@ -7,7 +7,15 @@ from typing import cast
 
 from graphpar.errors import Diagnostic, GraphparError, Span, raise_if_any
 from graphpar.language.parse_layout import parse_layout, parse_mesh
-from graphpar.language.parse_model import DTYPES, dimension_name, parse_dims, parse_model, parse_names, parse_ops
+from graphpar.language.parse_model import (
+    DTYPES,
+    check_sizes,
+    dimension_name,
+    parse_dims,
+    parse_model,
+    parse_names,
+    parse_ops,
+)
 from graphpar.language.reader import Listing, Node, Scalar, read_yaml
 from graphpar.language.scalars import Problems, Section, boolean, choice, items, named_entries, section, word
 from graphpar.language.schema import LayoutRule, MeshSpec, Numerics, Padding, Region, Rng, Spec, Uneven, Whole
@@ -57,11 +65,12 @@ def parse_spec(text: str, path: str = "spec.yaml") -> Spec:
     root = read_yaml(text, path)
     problems = Problems()
     found = section(root, "a spec", KEYS, problems, LATER)
-    _check_required(found, Span(path, 1, 1), problems)
+    _check_required(found, root.span, problems)
     mesh = parse_mesh(found["mesh"][1], problems) if "mesh" in found else None
     layout = parse_layout(found["layout"][1], mesh, problems) if "layout" in found else ()
     model = parse_model(found["model"][1], problems) if "model" in found else None
-    dims = parse_dims(found["dims"][1], model, problems) if "dims" in found else {}
+    dims = parse_dims(found["dims"][1], problems) if "dims" in found else {}
+    check_sizes(model, dims, problems)
     spec = Spec(
         mesh=mesh or MeshSpec(()),
         layout=layout,
@@ -82,7 +91,8 @@ def parse_spec(text: str, path: str = "spec.yaml") -> Spec:
     return spec
 
 
-def _check_required(found: Section, start: Span, problems: Problems) -> None:
+def _check_required(found: Section, spec: Span, problems: Problems) -> None:
+    start = spec.within(0, 1)
     for key, fix in REQUIRED.items():
         if key not in found:
             problems.add("missing-key", start, f"the spec has no `{key}`", fix=fix)
@@ -119,6 +129,7 @@ def _parse_regions(node: Node, mesh: MeshSpec | None, problems: Problems) -> tup
                 item.span,
                 "this region changes nothing",
                 why="it has no rules, and it keeps the global ones",
+                fix="layout: [d_ff: none]",
             )
         regions.append(Region(at, layout, only, why, item.span))
     return tuple(regions)

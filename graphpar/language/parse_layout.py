@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from graphpar.errors import Note, Span, any_of, did_you_mean
+from graphpar.errors import Note, Span, any_of, listing, suggestions
 from graphpar.language.reader import Listing, Mapping, Node, Scalar
 from graphpar.language.scalars import Problems, integer, is_null, items, kind_of, named_entries, word
 from graphpar.language.schema import LayoutRule, MeshAxis, MeshSpec
@@ -17,8 +17,10 @@ _RESERVED = ("rest", "none", "aliases", "default")
 
 
 def parse_mesh(node: Node, problems: Problems) -> MeshSpec | None:
-    """`{dp: rest, tp: 4, aliases: {ep: dp}}`, outermost axis first; None if it holds a mistake."""
-    before = len(problems.found)
+    """`{dp: rest, tp: 4, aliases: {ep: dp}}`, outermost axis first; None if there are no axes.
+
+    An axis with a mistake keeps its name, with size 1, so that the rules can still be checked against it.
+    """
     entries = named_entries(node, "`mesh`", problems)
     axes = [axis for key, value in entries if key.text != "aliases" and (axis := _parse_axis(key, value, problems))]
     if isinstance(node, Mapping) and not any(key.text != "aliases" for key, _ in entries):
@@ -31,9 +33,9 @@ def parse_mesh(node: Node, problems: Problems) -> MeshSpec | None:
         if key.text in known:
             problems.add("bad-name", key.span, f"`{key.text}` is an axis already, so it cannot be a second name of one")
         elif _name_of_axis(key, problems) and (targets := _axis_words(value, problems)):
-            aliases[key.text] = _known_axes(targets, known, f"mesh axes: {' '.join(known)}", problems)
+            aliases[key.text] = _known_axes(targets, known, problems)
     mesh = MeshSpec(tuple(axes), aliases, node.span)
-    return mesh if len(problems.found) == before else None
+    return mesh if axes else None
 
 
 def parse_layout(
@@ -59,7 +61,7 @@ def _parse_axis(key: Scalar, value: Node, problems: Problems) -> MeshAxis | None
     if isinstance(value, Scalar) and value.plain and value.text == "rest":
         return MeshAxis(key.text, "rest", key.span)
     size = integer(value, f"the size of mesh axis `{key.text}`, a number or `rest`,", problems, fix=f"{key.text}: 2")
-    return MeshAxis(key.text, size, key.span) if size is not None else None
+    return MeshAxis(key.text, size or 1, key.span)
 
 
 def _one_rest(axes: Sequence[MeshAxis], problems: Problems) -> None:
@@ -122,7 +124,7 @@ def _parse_target(
     before = len(problems.found)
     words = _axis_words(node, problems, fix=f"{name}: none", rule=name)
     if words and mesh is not None:
-        known = _known_axes(words, mesh.names, f"the mesh has {mesh}", problems, mesh.span)
+        known = _known_axes(words, mesh.names, problems, mesh.span)
         axes = [(scalar, axis) for scalar in words if scalar.text in known for axis in mesh.expand(scalar.text)]
         _check_twice(name, axes, problems)
         return (known, tuple(axis for _, axis in axes)) if len(problems.found) == before else None
@@ -153,16 +155,17 @@ def _axis_words(node: Node, problems: Problems, *, fix: str | None = None, rule:
 
 
 def _known_axes(
-    words: list[Scalar], known: Sequence[str], note: str, problems: Problems, mesh_span: Span | None = None
+    words: list[Scalar], known: Sequence[str], problems: Problems, mesh: Span | None = None
 ) -> tuple[str, ...]:
     for scalar in words:
         if scalar.text not in known:
+            near = suggestions(scalar.text, known)
             problems.add(
                 "unknown-mesh-axis",
                 scalar.span,
-                f"no mesh axis is called `{scalar.text}`{did_you_mean(scalar.text, known)}",
-                notes=(Note(note, mesh_span),),
-                fix=f"use {any_of(known)}, or add `{scalar.text}: N` to the mesh" if known else None,
+                f"no mesh axis is called `{scalar.text}`{f'; did you mean `{near[0]}`?' if len(near) == 1 else ''}",
+                notes=(Note(listing(known, "mesh axes"), mesh),),
+                fix=f"use {any_of(near or known)}, or add `{scalar.text}: N` to the mesh" if known else None,
             )
     return tuple(scalar.text for scalar in words if scalar.text in known)
 

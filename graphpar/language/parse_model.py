@@ -30,21 +30,18 @@ def parse_model(node: Node, problems: Problems) -> ModelSpec:
         for key, value in (named_entries(found["inputs"][1], "`inputs`", problems) if "inputs" in found else ())
         if (read := _parse_input(key, value, problems))
     ]
-    _check_sizes([(name, size, entry.span) for entry in inputs for name, size in entry.axes], problems)
     target = word(found["object"][1], "the name of a class or function", problems) if "object" in found else None
     loss = word(found["loss"][1], "the name of an output", problems) if "loss" in found else None
     return ModelSpec(target, args, tuple(inputs), loss, node.span)
 
 
-def parse_dims(node: Node, model: ModelSpec | None, problems: Problems) -> dict[str, DimSpec]:
+def parse_dims(node: Node, problems: Problems) -> dict[str, DimSpec]:
     """`{d_ff: 3072, d_model: {size: 768, is: (heads d_head), multiple_of: 64}}`."""
     dims: dict[str, DimSpec] = {}
     for key, value in named_entries(node, "`dims`", problems):
         name = word(key, "a dimension", problems)
         if name is not None and dimension_name(key, problems):
             dims[name] = _parse_dim(key, value, problems)
-    sizes = [(name, size, entry.span) for entry in (model.inputs if model else ()) for name, size in entry.axes]
-    _check_sizes(sizes + [(d.name, d.size, d.span) for d in dims.values() if d.size is not None], problems)
     return dims
 
 
@@ -144,8 +141,10 @@ def _input_axes(text: str, offset: int, node: Scalar, problems: Problems) -> tup
     return tuple(axes)
 
 
-def _check_sizes(sizes: list[tuple[str, int, Span]], problems: Problems) -> None:
+def check_sizes(model: ModelSpec | None, dims: dict[str, DimSpec], problems: Problems) -> None:
     """One dimension has one size in all of the inputs and in `dims`."""
+    sizes = [(name, size, entry.span) for entry in (model.inputs if model else ()) for name, size in entry.axes]
+    sizes += [(dim.name, dim.size, dim.span) for dim in dims.values() if dim.size is not None]
     first: dict[str, tuple[int, Span]] = {}
     for name, size, span in sizes:
         known, where = first.setdefault(name, (size, span))

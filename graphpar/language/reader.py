@@ -94,7 +94,12 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents == 2:
-                    self._refuse("many-documents", event, "a spec is one YAML document; `---` begins a second one")
+                    self._refuse(
+                        "many-documents",
+                        event,
+                        "a spec is one YAML document; `---` begins a second one",
+                        fix="remove it",
+                    )
             elif isinstance(event, yaml.AliasEvent) and event.anchor not in anchors:
                 self.problems.append(leading_star(f"*{event.anchor}", self._span(event)))
             elif isinstance(event, yaml.AliasEvent):

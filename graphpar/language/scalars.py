@@ -52,7 +52,7 @@ def is_null(node: Node) -> bool:
 def kind_of(node: Node) -> str:
     """What a node is, for messages."""
     if isinstance(node, Scalar):
-        return "nothing" if is_null(node) else f"`{node.text}`"
+        return "nothing" if is_null(node) else f"`{node.text}`" if node.plain else f'`"{node.text}"`'
     return "a list" if isinstance(node, Listing) else "a mapping"
 
 
@@ -151,7 +151,7 @@ def data(node: Node, problems: Problems) -> object:
         return None
     if node.text in ("true", "false"):
         return node.text == "true"
-    if not _one_reading(node, problems, None, "this value has two readings"):
+    if not _one_reading(node, problems, None):
         return None
     if _INTEGER.fullmatch(node.text):
         return int(node.text)
@@ -160,7 +160,7 @@ def data(node: Node, problems: Problems) -> object:
     return node.text
 
 
-def _one_reading(node: Scalar, problems: Problems, fix: str | None, expected: str) -> bool:
+def _one_reading(node: Scalar, problems: Problems, fix: str | None, expected: str = "") -> bool:
     """Whether all versions of YAML read this plain scalar alike; notes a problem if they do not."""
     if _SWITCH.fullmatch(node.text):
         why = "YAML 1.1 reads yes, no, on and off as truth values, YAML 1.2 as words"
@@ -168,14 +168,12 @@ def _one_reading(node: Scalar, problems: Problems, fix: str | None, expected: st
     else:
         why = next((reason for pattern, reason in _TWO_READINGS if pattern.fullmatch(node.text)), "")
         decimal = node.text.lstrip("+-0") or "0"
-        mend = (
-            f"{decimal} in base 10" if decimal.isdecimal() else f'"{node.text}" for the text, or the number in base 10'
-        )
+        mend = f"{decimal}   # in base 10" if decimal.isdecimal() else fix or f'"{node.text}"   # as text'
     if why:
         problems.add(
             "ambiguous-scalar",
             node.span,
-            f"{expected}, and `{node.text}` is not the same in every YAML",
+            f"{expected}{', and ' if expected else ''}YAML versions disagree on `{node.text}`",
             why=why,
             fix=mend,
         )

@@ -22,7 +22,7 @@ from typing import Literal
 
 from graphpar.errors import Diagnostic, GraphparError, Span, did_you_mean, raise_if_any
 
-KINDS = ("input", "output", "line", "op")
+KINDS = ("input:", "output:", "line:", "op:")
 
 Lists = Mapping[str, int]  # path of a module list -> number of its children
 Aliases = Mapping[str, str]  # word of the selector language -> path of a module
@@ -181,7 +181,7 @@ def _parse_one(text: str, span: Span) -> Selector:
         if not re.fullmatch(r"\w+", rest):
             raise _wrong(span, f"`{text}` does not name an {prefix}", fix=f"{prefix}:NAME")
         return Selector(prefix, text, name=rest, span=span)
-    message = f"`{prefix}:` begins no kind of selector{did_you_mean(prefix, KINDS)}"
+    message = f"`{prefix}:` begins no kind of selector{did_you_mean(f'{prefix}:', KINDS)}"
     raise _wrong(
         span.within(0, len(prefix)),
         message,

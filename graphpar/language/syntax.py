@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from graphpar.errors import Diagnostic, Span
+from graphpar.errors import Diagnostic, Note, Span
 
 _BEFORE_BRACKET = re.compile(r"[\w/.*?]+$")
 _BRACKET = re.compile(r"\[[^\]]*\](?:\.[\w.*?\[\]:-]*\w)?")
@@ -27,6 +27,22 @@ def explain_syntax_error(error: yaml.MarkedYAMLError, text: str, path: str) -> D
         return _bracket_in_flow(line, here, in_list="sequence" in context)
     if line[column : column + 1] == "\t":
         return Diagnostic("yaml-syntax", here, "YAML does not allow tabs for indentation", fix="indent with spaces")
+    if "<block end>" in problem and error.context_mark:
+        begun = Span(path, error.context_mark.line + 1, error.context_mark.column + 1)
+        notes = (Note("the lines that it should continue begin here", begun),)
+        return Diagnostic("yaml-syntax", here, "the indentation of this line fits nothing above it", notes=notes)
+    if context.startswith("while parsing a flow") and error.context_mark:
+        begun = Span(path, error.context_mark.line + 1, error.context_mark.column + 1)
+        notes = (Note(f"{_plain(problem)} here", here),)
+        return Diagnostic("yaml-syntax", begun, "what this bracket begins is not closed, or lacks a comma", notes=notes)
+    if "cannot start any token" in problem:
+        return Diagnostic(
+            "yaml-syntax", here, f"a value cannot begin with `{line[column]}`", fix="put the value in quotes"
+        )
+    if problem.startswith("mapping values"):
+        return Diagnostic(
+            "yaml-syntax", here, "a second `: ` in one entry", fix="put a value with `: ` in it in quotes"
+        )
     why = (f"it was noticed {_plain(context)}",) if context else ()
     return Diagnostic("yaml-syntax", here, f"this is not YAML: {_plain(problem)}", why=why)
 
@@ -54,9 +70,7 @@ def _bracket_in_flow(line: str, bracket: Span, *, in_list: bool) -> Diagnostic:
         "bracket-in-flow",
         Span(bracket.file, bracket.line, start + 1, len(word)),
         f"YAML cannot read `{word}` inside {where}",
-        why=(
-            f"inside {where} a bracket begins a list of its own; in a value outside {where} it is plain text",
-        ),
+        why=(f"inside {where} a bracket begins a list of its own; in a value outside {where} it is plain text",),
         fix=_without_flow(line, word, in_list=in_list),
     )
 

@@ -101,7 +101,7 @@ def _no_child(selector: Selector, step: Pick, reached: Sequence[str], lists: Lis
     length = lists[found]
     if step.ranged:
         choices = [
-            selector.text.replace(str(step), str(Pick(min(max(step.start or 0, 0), length - 1), None, ranged=True)))
+            selector.text.replace(str(step), str(Pick(min(max(step.start or 0, 0), length - 1), length, ranged=True)))
         ]
     else:
         choices = [selector.text.replace(str(step), f"[{index}]") for index in (length - 1, -1)]
