@@ -30,7 +30,7 @@ lint: .venv/stamp  ## ruff: rules and format
 	@$(BIN)/ruff format --check .
 
 types: .venv/stamp  ## pyright, strict
-	@$(BIN)/pyright
+	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 layers: .venv/stamp  ## import contracts
 	@$(BIN)/lint-imports
