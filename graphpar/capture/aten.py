@@ -122,12 +122,17 @@ def sdpa(call: Call) -> Node:
     )  # fmt: skip
 
 
-def cross_entropy(call: Call) -> Node:
-    """Cross-entropy over the last of two dims, targets as class indices."""
-    if call.arg(2, "weight") is not None or call.args[0].rank != 2 or call.args[1].rank != 1:
+def cross_entropy(call: Call) -> Result:
+    """Cross-entropy with targets as class indices. Classes come last here, whatever the rank."""
+    logits, targets = call.args[:2]
+    if call.arg(2, "weight") is not None or logits.rank != targets.rank + 1:
         return other(call)
+    if logits.rank > 2:
+        order = (0, *range(2, logits.rank), 1)
+        shape = tuple(logits.shape[d] for d in order)
+        logits = Node("permute", (logits,), {"order": order}, shape, logits.dtype, call.origin)
     return call.node(
-        "cross_entropy", *call.args[:2], reduction=("none", "mean", "sum")[call.arg(3, "reduction", 1)],
+        "cross_entropy", logits, targets, reduction=("none", "mean", "sum")[call.arg(3, "reduction", 1)],
         ignore=call.arg(4, "ignore_index", -100), smoothing=call.arg(5, "label_smoothing", 0.0),
     )  # fmt: skip
 

@@ -44,35 +44,38 @@ def _runs(translation: Translation, sites: Sequence[Site]) -> list[Run]:
     for path, numbers in paths.items():
         called = all(n in by_site for n in numbers) and len(translation.calls) == len(by_site)
         calls = tuple(by_site[n] for n in numbers if n in by_site)
-        chain = _chain(calls, translation) if called else None
+        leaders = [sites[n].leader for n in numbers]
+        chain = _chain(calls, translation, leaders) if called else None
         runs.append(Run(path, tuple(numbers), calls, chain))
     return runs
 
 
-def _chain(calls: Sequence[BlockCall], translation: Translation) -> Chain | None:
+def _chain(calls: Sequence[BlockCall], translation: Translation, leaders: Sequence[int]) -> Chain | None:
     """How each call feeds the next, if all do it in the same way and nobody else reads what passes between them."""
     order = {node: i for i, node in enumerate(translation.nodes)}
     if any(order[a.outputs[0]] > order[b.outputs[0]] for a, b in zip(calls, calls[1:], strict=False)):
         return None
-    found: set[Chain | None] = {_step(a, b) for a, b in zip(calls, calls[1:], strict=False)}
-    if len(found) != 1 or None in found:
+    chains = {_step(a, b) for a, b in zip(calls, calls[1:], strict=False)}
+    if len(chains) != 1:
         return None
-    (chain,) = found
-    if chain is None or any(len(c.outputs) != len(set(chain) - {None}) for c in calls):
+    (chain,) = chains
+    if any(len(c.outputs) != len(set(chain) - {None}) for c in calls) or not _steady(calls, chain, leaders):
         return None
     return chain if _private(calls, translation) else None
 
 
-def _step(before: BlockCall, after: BlockCall) -> Chain | None:
-    feeds: list[int | None] = []
-    for old, new in zip(before.inputs, after.inputs, strict=True):
-        if new in before.outputs:
-            feeds.append(before.outputs.index(new))
-        elif new is old:
-            feeds.append(None)
-        else:
-            return None
-    return tuple(feeds)
+def _step(before: BlockCall, after: BlockCall) -> Chain:
+    return tuple(before.outputs.index(value) if value in before.outputs else None for value in after.inputs)
+
+
+def _steady(calls: Sequence[BlockCall], chain: Chain, leaders: Sequence[int]) -> bool:
+    """Whether what is not passed on is the same for all calls of one body."""
+    kept: dict[int, list[Node]] = {}
+    for call, leader in zip(calls, leaders, strict=True):
+        values = [v for v, source in zip(call.inputs, chain, strict=True) if source is None]
+        if kept.setdefault(leader, values) != values:
+            return False
+    return True
 
 
 def _private(calls: Sequence[BlockCall], translation: Translation) -> bool:
@@ -144,15 +147,14 @@ class _Folder:
 
     def _enter(self, node: Node) -> None:
         site = node.attrs["site"]
-        run, call = self.runs[site], self.calls[site]
-        slot = call.body_inputs.index(node)
-        source = run.calls[0].inputs[slot] if run.chain else node.operands[0]
+        run = self.runs[site]
+        slot = self.calls[site].body_inputs.index(node)
         if not run.chain or run.chain[slot] is None:
-            self.new[node] = self.new[source]
+            self.new[node] = self.new[node.operands[0]]
             return
         key = (run.path, slot)
         if key not in self.entered:
-            start = self.new[source]
+            start = self.new[run.calls[0].inputs[slot]]
             made = Node(
                 "loop_enter", (start,), {"loop": run.path, "slot": slot}, node.shape, node.dtype, _above(node, run.path)
             )
@@ -162,7 +164,7 @@ class _Folder:
 
     def _leave(self, node: Node) -> None:
         site, index = node.attrs["site"], node.attrs["index"]
-        run, call = self.runs[site], self.calls[site]
+        run = self.runs[site]
         if run.chain is None:
             if index == 0:
                 self._write_out(site)
@@ -174,7 +176,6 @@ class _Folder:
         results = tuple(self.new[self.calls[k].body_outputs[index]] for k in leaders)
         attrs = {"loop": run.path, "slot": slot}
         self._add(node, Node("loop_leave", results, attrs, node.shape, node.dtype, _above(node, run.path)))
-        _ = call
 
     def _write_out(self, site: int) -> None:
         leader = self.sites[site].leader

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,14 +44,21 @@ class Siblings:
 
 
 def group(model: nn.Module) -> Siblings:
-    """Group the members of each outermost module list that holds more than one module."""
+    """Group the members of each outermost list of modules in which some module repeats."""
     found = Siblings()
-    for path, modules in _lists(model):
+    uses = _uses(model)
+    inside: list[str] = []
+    for path, modules in model.named_modules():
+        if not isinstance(modules, (nn.ModuleList, nn.Sequential)) or any(path.startswith(p) for p in inside):
+            continue
+        structures = [_structure(member, uses) for member in modules]
+        if len(set(structures)) == len(structures):
+            continue
+        inside.append(f"{path}.")
         leaders: dict[object, int] = {}
-        for index, member in enumerate(modules):
+        for index, structure in enumerate(structures):
             site = len(found.sites)
-            leader = leaders.setdefault(_structure(member, model), site)
-            found.sites.append(Site(path, index, leader))
+            found.sites.append(Site(path, index, leaders.setdefault(structure, site)))
     return found
 
 
@@ -86,33 +94,26 @@ def folded(model: nn.Module, siblings: Siblings) -> Iterator[None]:
         yield
 
 
-def _lists(model: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
-    inside: list[str] = []
-    for path, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) > 1 and not any(path.startswith(p) for p in inside):
-            inside.append(f"{path}.")
-            yield path, module
-
-
 def _member(model: nn.Module, site: Site) -> nn.Module:
     return model.get_submodule(f"{site.path}.{site.index}")
 
 
-def _structure(module: nn.Module, model: nn.Module) -> object:
+def _uses(model: nn.Module) -> dict[int, int]:
+    """How many names each parameter has."""
     uses: dict[int, int] = {}
     for _, p in model.named_parameters(remove_duplicate=False):
         uses[id(p)] = uses.get(id(p), 0) + 1
-    return _structure_of(module, uses)
+    return uses
 
 
-def _structure_of(module: nn.Module, uses: Mapping[int, int]) -> object:
+def _structure(module: nn.Module, uses: Mapping[int, int]) -> object:
     parameters = tuple(
         (name, tuple(p.shape), p.dtype, p.requires_grad, id(p) if uses.get(id(p), 0) > 1 else None)
         for name, p in module._parameters.items()
         if p is not None
     )
     buffers = tuple((name, tuple(b.shape), b.dtype) for name, b in module._buffers.items() if b is not None)
-    children = tuple((name, _structure_of(child, uses)) for name, child in module._modules.items() if child is not None)
+    children = tuple((name, _structure(child, uses)) for name, child in module._modules.items() if child is not None)
     return type(module), module.training, parameters, buffers, children
 
 
@@ -126,6 +127,8 @@ def _value(member: nn.Module, path: str, name: str) -> object:
         return tuple(value.shape), value.dtype, bytes(_digest(value))
     if isinstance(value, (nn.Module, nn.Parameter)):
         return type(value)
+    if isinstance(value, partial):
+        return value.func, value.args, tuple(sorted(value.keywords.items()))
     if callable(value):
         return getattr(value, "__func__", value)
     try:

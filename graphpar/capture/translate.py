@@ -137,6 +137,8 @@ class _Walker:
     def add(self, node: Node) -> Node:
         if node not in self.known:
             self.known.add(node)
+            for operand in node.operands:
+                self.add(operand)
             self.result.nodes.append(node)
         return node
 

@@ -6,6 +6,7 @@ projection with unequal parts is a sum: `(heads d_head + kv_heads d_head + kv_he
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,7 +19,8 @@ Size: TypeAlias = "int | sympy.Expr"
 class Factor:
     """A named index set. `id` is its identity; `base` names the atom of which it is the second use (seq' of seq).
 
-    A constant factor (the 3 of a packed projection) is printed as its size and never sharded.
+    A constant factor (the 3 of a packed projection) is printed as its size and never sharded. `part` says that the
+    factor is the k-th of n that together have one name: a head dimension that rotary positions cut in two.
     """
 
     id: int
@@ -26,6 +28,7 @@ class Factor:
     size: Size
     constant: bool = False
     base: int | None = None
+    part: tuple[str, int, int] | None = None
 
     def __str__(self) -> str:
         return str(self.size) if self.constant else self.name
@@ -60,17 +63,35 @@ class Axis:
         return spell(self, {})
 
 
-def spell(axis: Axis, marks: dict[int, str]) -> str:
+def spell(axis: Axis, marks: Mapping[int, str]) -> str:
     """The axis in the notation of the spec, each factor followed by its mark, such as `@tp`."""
-    parts = [" ".join(str(f) + marks.get(f.id, "") for f in _collapsed(s)) or "1" for s in axis.segments]
+    parts = [" ".join(_words(s, marks)) or "1" for s in axis.segments]
     text = " + ".join(parts)
     return f"({text})" if " " in text else text
 
 
-def _collapsed(segment: Segment) -> Segment:
-    return segment
+def _words(segment: Segment, marks: Mapping[int, str]) -> list[str]:
+    words: list[str] = []
+    for i, factor in enumerate(segment):
+        if factor.part is None:
+            words.append(str(factor) + marks.get(factor.id, ""))
+        elif factor.part[1] == 0 and _complete(segment[i:], factor.part):
+            words.append(factor.part[0])
+        elif not _inside(segment, i):
+            words.append(str(factor) + marks.get(factor.id, ""))
+    return words
 
 
-def spell_all(axes: tuple[Axis, ...], marks: dict[int, str] | None = None) -> str:
+def _complete(rest: Segment, part: tuple[str, int, int]) -> bool:
+    name, _, count = part
+    return len(rest) >= count and all(f.part == (name, k, count) for k, f in enumerate(rest[:count]))
+
+
+def _inside(segment: Segment, at: int) -> bool:
+    part = segment[at].part
+    return part is not None and at >= part[1] and _complete(segment[at - part[1] :], (part[0], 0, part[2]))
+
+
+def spell_all(axes: tuple[Axis, ...], marks: Mapping[int, str] | None = None) -> str:
     """All axes of a tensor, separated by spaces."""
     return " ".join(spell(a, marks or {}) for a in axes)

@@ -99,6 +99,6 @@ class _Binder:
 
     def outcome(self, right: list[str]) -> tuple[set[int], set[int]]:
         whole = {a for name in self.whole for a in self.atoms.resolve(self.axis(name))} | self.leftover
-        gone = [k for k in self.letters if isinstance(k, str) and k not in right]
+        gone = [k for k in self.letters if ("..." if isinstance(k, int) else k) not in right]
         summed = {a for name in gone for a in self.atoms.resolve(self.axis(name))} - whole
         return summed, whole

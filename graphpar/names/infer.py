@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
-from graphpar.ir.axes import Axis, Factor
 from graphpar.ir.graph import Graph, Node
-from graphpar.names.atoms import Atoms, Product
+from graphpar.names.atoms import Atoms
 from graphpar.names.signature import Axes, Signature
 from graphpar.ops.shapes import signature
 
@@ -20,6 +20,11 @@ class Unified:
     atoms: Atoms
     signatures: Mapping[Node, Signature]
     unknown: tuple[Node, ...]
+
+    @cached_property
+    def users(self) -> Mapping[Node, list[Node]]:
+        """For each node, the nodes that read it."""
+        return self.graph.users()
 
     def axes(self, node: Node) -> Axes:
         """The axes of a node's result, fully resolved."""

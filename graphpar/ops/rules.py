@@ -126,7 +126,7 @@ RULES: dict[str, Rule] = {
     "einsum": einsum,
     # lookups
     "embedding": "v d, ... -> ... d",
-    "cross_entropy": "n v, n -> ",
+    "cross_entropy": "... v, ... -> ",
     # reductions
     "sum": reduce(""),
     "mean": reduce(""),

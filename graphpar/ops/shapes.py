@@ -56,7 +56,7 @@ def _part(axis: list[int], bounds: tuple[object, ...], size: object, left: objec
             return (atoms.refine(axis[0], (size // step, step), (False, True))[0],), ()
     if len(axis) == 1:
         atoms.cut(axis[0], (start, stop))
-        return _covered(atoms.segments(axis[0]), start, stop, atoms), ()
+        return _covered(atoms.segments(axis[0]), start, stop, atoms), axis
     return _block(axis, start, stop, atoms)
 
 
@@ -82,7 +82,7 @@ def _block(axis: list[int], start: int, stop: int, atoms: Atoms) -> tuple[Produc
         if stop - start == inner:  # type: ignore[operator]
             return tuple(axis[1:]), axis[:1]
         atoms.cut(axis[0], (start // inner, stop // inner))  # type: ignore[operator]
-        return (*_covered(atoms.segments(axis[0]), start // inner, stop // inner, atoms), *axis[1:]), ()  # type: ignore[operator]
+        return (*_covered(atoms.segments(axis[0]), start // inner, stop // inner, atoms), *axis[1:]), axis[:1]  # type: ignore[operator]
     return atoms.axis(stop - start), axis
 
 
@@ -117,10 +117,15 @@ def cat(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
     if not all(isinstance(o.shape[dim], int) for o in node.operands):
         whole = [a for o in operands for a in atoms.resolve(o[dim])]
         return _simple(operands, (*operands[0][:dim], atoms.axis(node.shape[dim]), *operands[0][dim + 1 :]), whole)
+    pieces = {tuple(atoms.resolve(o[dim])) for o in operands}
+    if len(pieces) == 1 and len(operands) > 1:
+        (part,) = pieces
+        joined_axis = (atoms.new(len(operands), constant=True), *part)
+        return _simple(operands, (*operands[0][:dim], joined_axis, *operands[0][dim + 1 :]))
     joined = atoms.new(node.shape[dim])
     parts = [o[dim] or (atoms.new(1),) for o in operands]
     atoms.sum[joined] = tuple(s for p in parts for s in (atoms.segments(p[0]) if len(p) == 1 else (p,)))
-    return _simple(operands, (*operands[0][:dim], (joined,), *operands[0][dim + 1 :]))
+    return _simple(operands, (*operands[0][:dim], (joined,), *operands[0][dim + 1 :]), (joined,))
 
 
 def pad(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
@@ -197,6 +202,16 @@ def signature(node: Node, operands: Sequence[Axes | None], atoms: Atoms) -> Sign
         return Signature(
             tuple(None if o is None else next(views) for o in operands), found.result, found.summed, found.whole
         )
-    return bind(node, operands, atoms)
+    found = bind(node, operands, atoms)
+    if node.op == "select" and found is not None:
+        _picked(node, operands, atoms)
+    return found
+
+
+def _picked(node: Node, operands: Sequence[Axes | None], atoms: Atoms) -> None:
+    """An axis of which single indices are picked is a pack: its atoms are constants."""
+    own = operands[0]
+    if own is not None and isinstance(node.operands[0].shape[node.attrs["dim"]], int):
+        atoms.constant.update(atoms.resolve(own[node.attrs["dim"]]))
 
 

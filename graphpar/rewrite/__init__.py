@@ -1,0 +1,1 @@
+"""Rewriting: passes are values that the pipeline runs in order."""
