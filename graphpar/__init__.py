@@ -1,0 +1,1 @@
+"""Compile a single-device PyTorch model and a spec of named dimensions into readable distributed PyTorch."""

@@ -1,0 +1,45 @@
+"""Parameters and buffers of a generated module, and what is known of each parameter's gradient."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a parameter lies on the mesh."""
+
+    grad_sum: tuple[str, ...] = ()  # after backward its gradient is a summand over these axes
+    shard_axes: tuple[str, ...] = ()  # ranks along these axes hold different parts of it
+
+
+def spread(parameter: Tensor) -> Spread:
+    """How a parameter lies on the mesh; one that `mesh.parameter` did not make is whole everywhere."""
+    return Spread(getattr(parameter, "grad_sum", ()), getattr(parameter, "shard_axes", ()))
+
+
+class Parameters(nn.Module):
+    """Holds parameters and buffers under the names that they have in the source; it computes nothing."""
+
+    def __init__(self, **tensors: nn.Parameter | Tensor | nn.Module | None) -> None:
+        super().__init__()
+        for name, value in tensors.items():
+            if isinstance(value, nn.Module):
+                self.add_module(name, value)
+            elif isinstance(value, nn.Parameter):
+                self.register_parameter(name, value)
+            else:
+                self.register_buffer(name, value, persistent=getattr(value, "persistent", True))
+
+    def extra_repr(self) -> str:
+        """The local shapes."""
+        return ", ".join(f"{name}={list(p.shape)}" for name, p in self.named_parameters(recurse=False))
+
+
+def unset(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor that shows that nobody filled it: NaN, or the least integer, or False."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.full(shape, torch.nan, dtype=dtype, device=device)
+    least = False if dtype == torch.bool else torch.iinfo(dtype).min
+    return torch.full(shape, least, dtype=dtype, device=device)
