@@ -79,7 +79,11 @@ def needs_two_axes(
     axis = rule.axes[-1]
     outer = gcd(kv_heads, parts)
     inner = parts // outer
-    if q_group % inner == 0:
+    more: tuple[Note, ...] = ()
+    if outer == 1 and q_group % inner == 0:
+        fix = f"- q_group: {axis}"
+        held = f"keys and values are then whole on all {inner} ranks, and their gradients are summed over {axis}"
+    elif q_group % inner == 0:
         second = f"{axis}_q"
         fix = f"mesh: {{{axis}: {outer}, {second}: {inner}}}\nlayout:\n  - kv_heads: {axis}\n  - q_group: {second}"
         held = f"keys and values are then on {inner} ranks each, and their gradients are summed over {second}"
@@ -87,7 +91,6 @@ def needs_two_axes(
     else:
         fix = f"{axis}: {outer}" if outer > 1 else f"- {rule.name}: none"
         held = f"{parts} = {outer} * {inner}, and {inner} does not divide q_group {q_group} either"
-        more = ()
     return Diagnostic(
         "needs-two-axes",
         rule.span,

@@ -155,7 +155,6 @@ def _parse_uneven(node: Node, problems: Problems) -> Uneven:
     by_name: dict[str, Padding] = {}
     spans: dict[str, Span] = {}
     for key, value in named_entries(node, "`uneven`", problems):
-        word(key, "a dimension or `default`", problems)
         dimension_name(key, problems)
         treatment = choice(value, ("error", "pad"), problems)
         if treatment is not None:

@@ -209,14 +209,14 @@ def _check_repeats(rules: tuple[LayoutRule, ...], problems: Problems) -> None:
 
 
 def _name_of_axis(key: Scalar, problems: Problems) -> bool:
-    name = word(key, "the name of a mesh axis", problems)
-    if name is not None and (name in _RESERVED or not _AXIS.fullmatch(name)):
+    name = key.text
+    if name in _RESERVED or not _AXIS.fullmatch(name):
         why = (
             "this word has a meaning of its own" if name in _RESERVED else "a name has lower-case letters, digits and _"
         )
         problems.add("bad-name", key.span, f"`{name}` cannot be the name of a mesh axis", why=why)
         return False
-    return name is not None
+    return True
 
 
 def _written(node: Node) -> str:

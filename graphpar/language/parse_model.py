@@ -20,11 +20,8 @@ _INPUT_FORM = "int64[batch=8, seq=1024]"
 def parse_model(node: Node, problems: Problems) -> ModelSpec:
     """`{object: GPT, args: {..}, inputs: {idx: 'int64[batch=8, seq=1024]'}, loss: loss}`."""
     found = section(node, "`model`", ("object", "args", "inputs", "loss"), problems)
-    args: dict[str, object] = {}
-    if "args" in found:
-        value = found["args"][1]
-        named_entries(value, "`args`", problems)
-        args = {key.text: data(item, problems) for key, item in value.entries} if isinstance(value, Mapping) else {}
+    given = named_entries(found["args"][1], "`args`", problems) if "args" in found else ()
+    args = {key.text: data(value, problems) for key, value in given}
     inputs = [
         read
         for key, value in (named_entries(found["inputs"][1], "`inputs`", problems) if "inputs" in found else ())
@@ -39,9 +36,8 @@ def parse_dims(node: Node, problems: Problems) -> dict[str, DimSpec]:
     """`{d_ff: 3072, d_model: {size: 768, is: (heads d_head), multiple_of: 64}}`."""
     dims: dict[str, DimSpec] = {}
     for key, value in named_entries(node, "`dims`", problems):
-        name = word(key, "a dimension", problems)
-        if name is not None and dimension_name(key, problems):
-            dims[name] = _parse_dim(key, value, problems)
+        if dimension_name(key, problems):
+            dims[key.text] = _parse_dim(key, value, problems)
     return dims
 
 

@@ -49,6 +49,13 @@ def is_null(node: Node) -> bool:
     return isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null", "Null", "NULL")
 
 
+def truth(node: Node) -> bool | None:
+    """The truth value that a plain scalar is in every YAML version, None for anything else."""
+    if isinstance(node, Scalar) and node.plain and node.text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return node.text.lower() == "true"
+    return None
+
+
 def kind_of(node: Node) -> str:
     """What a node is, for messages."""
     if isinstance(node, Scalar):
@@ -58,7 +65,7 @@ def kind_of(node: Node) -> str:
 
 def word(node: Node, what: str, problems: Problems, *, fix: str | None = None) -> str | None:
     """The text of a scalar that no YAML version takes for something else; `what` says what it should be."""
-    if not isinstance(node, Scalar) or is_null(node):
+    if not isinstance(node, Scalar) or is_null(node) or truth(node) is not None:
         problems.add("wrong-type", node.span, f"{what} is expected here, not {kind_of(node)}", fix=fix)
         return None
     return node.text if not node.plain or _one_reading(node, problems, fix, f"{what} is expected here") else None
@@ -83,8 +90,8 @@ def integer(node: Node, what: str, problems: Problems, *, least: int = 1, fix: s
 
 def boolean(node: Node, problems: Problems) -> bool | None:
     """`true` or `false`."""
-    if isinstance(node, Scalar) and node.plain and node.text in ("true", "false"):
-        return node.text == "true"
+    if (value := truth(node)) is not None:
+        return value
     fix = None
     if isinstance(node, Scalar) and _SWITCH.fullmatch(node.text):
         fix = "true" if node.text.lower() in ("yes", "on") else "false"
@@ -112,7 +119,7 @@ def section(
             entries[key.text] = (key, value)
         elif absent and key.text in absent:
             _not_available(key, absent[key.text], problems)
-        elif not key.plain or _one_reading(key, problems, None, "a key is expected here"):
+        else:
             problems.add(
                 "unknown-key",
                 key.span,
@@ -124,9 +131,9 @@ def section(
 
 
 def named_entries(node: Node, what: str, problems: Problems) -> tuple[tuple[Scalar, Node], ...]:
-    """The entries of a mapping whose keys are names chosen by the author."""
+    """The entries of a mapping whose keys are names chosen by the author, without keys that are no words."""
     if isinstance(node, Mapping):
-        return node.entries
+        return tuple((key, value) for key, value in node.entries if word(key, "a key", problems) is not None)
     problems.add("wrong-type", node.span, f"{what} must be a mapping, not {kind_of(node)}")
     return ()
 
@@ -144,13 +151,13 @@ def data(node: Node, problems: Problems) -> object:
     if isinstance(node, Listing):
         return [data(item, problems) for item in node.items]
     if isinstance(node, Mapping):
-        return {key.text: data(value, problems) for key, value in node.entries}
+        return {key.text: data(value, problems) for key, value in named_entries(node, "a mapping", problems)}
     if not node.plain:
         return node.text
     if is_null(node):
         return None
-    if node.text in ("true", "false"):
-        return node.text == "true"
+    if (value := truth(node)) is not None:
+        return value
     if not _one_reading(node, problems, None):
         return None
     if _INTEGER.fullmatch(node.text):

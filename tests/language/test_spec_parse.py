@@ -1,0 +1,193 @@
+"""What a spec says once it is read, and that writing it gives it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphpar.errors import GraphparError
+from graphpar.language import LayoutRule, Spec, dump_spec, load_spec, parse_spec
+from graphpar.language.schema import MeshAxis, Numerics, axes_by_name
+from graphpar.notation import format_tensor
+
+SHIPPED = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
+LARGEST = """\
+version: 1
+model:
+  object: GPT
+  args: {n_layer: 4, eps: 1e-5, scale: .5, bias: false, name: "no", shape: [2, 3], nothing: null}
+  inputs:
+    idx: int64[batch=8, seq=1024]
+    step: int64[]
+  loss: loss
+mesh: {dp: rest, cp: 2, tp: 4, aliases: {ep: dp, all: [cp, tp]}}
+dims: {d_ff: 3072, d_model: {size: 768, is: (heads d_head), multiple_of: 64}}
+names:
+  c_proj.weight: d_model (heads d_head)
+  /transformer.h.*.qkv.weight: (heads d_head + kv_heads d_head) d_model
+layout:
+  - batch: dp
+  - heads: tp
+  - seq': none
+  - seq: cp
+  - seq: tp
+  - d_ff.0: all
+regions:
+  - at: layers[0:4].mlp, op:sdpa@layers[-1], line:model.py:57
+    layout: [d_ff: none]
+    why: small
+  - at: lm_head
+    only: true
+uneven: {vocab: pad, d_ff: error}
+strict: false
+numerics: {grad_reduce_dtype: float32, rng: exact, deterministic: true}
+ops: {"mylib::rope": "b h s d, s d -> b h s d ; whole d"}
+outputs: {logits: sharded}
+"""
+
+
+def minimal(layout: str, mesh: str = "{dp: 2, tp: 2}") -> str:
+    return f"version: 1\nmesh: {mesh}\nlayout:\n{layout}"
+
+
+def codes(text: str) -> list[str]:
+    with pytest.raises(GraphparError) as caught:
+        parse_spec(text)
+    return [diagnostic.code for diagnostic in caught.value.diagnostics]
+
+
+def test_every_part_of_a_spec_is_read():
+    spec = parse_spec(LARGEST)
+    assert [(axis.name, axis.size) for axis in spec.mesh.axes] == [("dp", "rest"), ("cp", 2), ("tp", 4)]
+    assert spec.mesh.aliases == {"ep": ("dp",), "all": ("cp", "tp")}
+    assert spec.layout[0] == LayoutRule("batch", ("dp",))
+    assert spec.layout[2] == LayoutRule("seq'", ())
+    assert spec.layout[5].axes == ("cp", "tp") and spec.layout[5].written == ("all",)
+    assert spec.model is not None
+    assert spec.model.args == {
+        "n_layer": 4,
+        "eps": 1e-5,
+        "scale": 0.5,
+        "bias": False,
+        "name": "no",
+        "shape": [2, 3],
+        "nothing": None,
+    }
+    assert [(entry.name, entry.dtype, entry.axes) for entry in spec.model.inputs] == [
+        ("idx", "int64", (("batch", 8), ("seq", 1024))),
+        ("step", "int64", ()),
+    ]
+    assert (spec.dims["d_model"].size, spec.dims["d_model"].multiple_of) == (768, 64)
+    assert format_tensor(spec.names[1].axes) == "(heads d_head + kv_heads d_head) d_model"
+    assert [selector.kind for selector in spec.regions[0].at] == ["module", "op", "line"]
+    assert spec.regions[1].only and not spec.regions[1].layout
+    assert (spec.uneven.of("vocab"), spec.uneven.of("d_ff"), spec.uneven.of("seq")) == ("pad", "error", "error")
+    assert not spec.strict
+    assert spec.numerics == Numerics("float32", "exact", deterministic=True)
+    assert spec.ops["mylib::rope"].rule.endswith("whole d")
+    assert spec.outputs == {"logits": "sharded"}
+    assert spec.data_axes == ("dp",)
+
+
+def test_a_rule_knows_where_it_stands():
+    rule = parse_spec(minimal("  - heads: [dp, tp]\n")).layout[0]
+    assert (rule.span.line, rule.span.column, rule.span.length) == (4, 5, 5)
+    assert (rule.axes_span.line, rule.axes_span.column, rule.axes_span.length) == (4, 12, 8)
+
+
+def test_rules_for_one_dimension_add_up_until_none():
+    spec = parse_spec(minimal("  - seq: dp\n  - heads: tp\n  - seq: tp\n  - d_ff: none\n"))
+    assert axes_by_name(spec.layout) == {"seq": ("dp", "tp"), "heads": ("tp",), "d_ff": ()}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_specs_are_read_and_written(path):
+    spec = load_spec(path)
+    text = dump_spec(spec)
+    assert parse_spec(text) == spec
+    assert dump_spec(parse_spec(text)) == text
+
+
+def test_the_largest_spec_is_read_and_written():
+    spec = parse_spec(LARGEST)
+    assert parse_spec(dump_spec(spec)) == spec
+
+
+def test_what_is_written_means_the_same_to_any_yaml_reader():
+    written = yaml.safe_load(dump_spec(parse_spec(LARGEST)))
+    assert written["model"]["args"] == {
+        "n_layer": 4,
+        "eps": 1e-5,
+        "scale": 0.5,
+        "bias": False,
+        "name": "no",
+        "shape": [2, 3],
+        "nothing": None,
+    }
+    assert written["layout"] == [
+        *({"batch": "dp"}, {"heads": "tp"}, {"seq'": "none"}, {"seq": "cp"}, {"seq": "tp"}, {"d_ff.0": ["cp", "tp"]}),
+    ]
+
+
+NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,4}", fullmatch=True).filter(
+    lambda n: n.lower() not in ("yes", "no", "on", "off")
+)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> str:
+    axes = draw(st.lists(NAMES.filter(lambda n: n not in ("rest", "none")), min_size=1, max_size=3, unique=True))
+    sizes = {axis: draw(st.integers(1, 9)) for axis in axes}
+    names = draw(st.lists(NAMES, max_size=4, unique=True))
+    rules = [(name, draw(st.lists(st.sampled_from(axes), max_size=2, unique=True))) for name in names]
+    lines = [f"  - {name!r}: {[*on] or 'none'}" for name, on in rules]
+    return "\n".join(["version: 1", f"mesh: {sizes}", "layout:", *(lines or ["  []"])])
+
+
+@given(specs())
+@settings(max_examples=60, deadline=None)
+def test_any_layout_survives_writing_and_reading(text):
+    try:
+        spec = parse_spec(text)
+    except GraphparError as error:  # a word such as null or true, or an axis called like one
+        assert {d.code for d in error.diagnostics} <= {"wrong-type", "bad-name", "ambiguous-scalar"}
+        return
+    assert parse_spec(dump_spec(spec)) == spec
+
+
+def test_all_mistakes_are_reported_in_the_order_of_the_file():
+    with pytest.raises(GraphparError) as caught:
+        parse_spec("version: 3\nmesh: {tp: 0}\nlayout:\n  - heads: mp\nfoo: 1\nstore: []\n")
+    lines = [d.span.line for d in caught.value.diagnostics if d.span]
+    assert lines == [1, 2, 4, 5, 6]
+
+
+@pytest.mark.parametrize("version", ["'1'", "1.0", "01", "one", "[1]"])
+def test_only_version_one_is_read(version):
+    assert codes(f"version: {version}\nmesh: {{tp: 2}}\nlayout: []\n") == ["bad-version"]
+
+
+@pytest.mark.parametrize("key", ["store", "context", "moe", "pipeline", "expect"])
+def test_words_without_a_meaning_yet_are_refused(key):
+    assert codes(minimal("  - batch: dp\n") + f"{key}: {{}}\n") == ["not-available"]
+
+
+def test_the_same_ranks_under_two_names_are_one_axis():
+    assert codes(minimal("  - batch: [dp, ep]\n", "{dp: 2, aliases: {ep: dp}}")) == ["axis-twice"]
+    assert codes(minimal("  - seq: all\n  - seq: tp\n", "{dp: 2, tp: 2, aliases: {all: [dp, tp]}}")) == ["axis-twice"]
+
+
+def test_a_region_may_repeat_an_axis_of_the_global_list():
+    region = "regions:\n  - at: mlp\n    layout: [seq: tp]\n"
+    assert parse_spec(minimal("  - seq: tp\n") + region).regions[0].layout[0].axes == ("tp",)
+
+
+def test_equality_is_about_meaning():
+    assert parse_spec(minimal("  - heads: tp\n")) == parse_spec(minimal("  # why\n  - heads: [tp]\n"), "other.yaml")
+    assert parse_spec(minimal("  - heads: tp\n")) != parse_spec(minimal("  - heads: dp\n"))
+    assert isinstance(parse_spec(minimal("  - heads: tp\n")), Spec)
+    assert MeshAxis("tp", 2) == parse_spec(minimal("  - heads: tp\n")).mesh.axes[1]
