@@ -7,7 +7,7 @@ is drawn, since it moves the generator, but its memory goes back at once. So abo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,17 +25,17 @@ _UNWRITTEN = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "ne
 
 
 def replay(tape: Tape, seed: int, names: Sequence[str], receive: Callable[[str, Tensor], None]) -> None:
-    """Run the tape on the CPU and hand over each named tensor, whole and final, right after its last write.
+    """Run the tape on the CPU and hand over each named tensor, whole and final, as soon as it is.
 
     The tensor is valid during the call of `receive` only. Raises PlanError for a name whose values the constructor
     never writes.
     """
     shared = _trace(tape.ops)
-    wanted = {name: shared.storage[tape.state[name]] for name in names}
+    wanted = {name: tape.state[name] for name in names}
     ops = _behind(wanted.values(), tape.ops, shared)
     touches = _touches(ops, shared)
-    final = _final(touches, wanted)
-    idle = _idle(touches)
+    final = _final(ops, touches, wanted, shared)
+    idle = _idle(touches, [{shared.storage[wanted[name]] for name in ready} for ready in final])
     memory = _Memory()
     tensors: Tensors = {}
     torch.manual_seed(seed)
@@ -43,7 +43,7 @@ def replay(tape: Tape, seed: int, names: Sequence[str], receive: Callable[[str, 
         memory.restore(touch.storage for touch in touches[index])
         op.run(tensors, "cpu")
         for name in final[index]:
-            receive(name, tensors[tape.state[name]])
+            receive(name, tensors[wanted[name]])
         for touch in idle[index]:
             memory.release(touch.storage, tensors[touch.id])
 
@@ -78,7 +78,7 @@ class _Memory:
             self._empty[storage] = held, held.nbytes()
             held.resize_(0)
 
-    def restore(self, storages: Iterator[int]) -> None:
+    def restore(self, storages: Iterable[int]) -> None:
         for storage in storages:
             if storage in self._empty:
                 held, size = self._empty.pop(storage)
@@ -101,9 +101,9 @@ def _trace(ops: Sequence[Op]) -> _Shared:
     return _Shared(storage, spans)
 
 
-def _behind(wanted: Iterator[int] | Sequence[int], ops: tuple[Op, ...], shared: _Shared) -> tuple[Op, ...]:
-    """The operations that the wanted storages come from; all of them once one is random, since each draw counts."""
-    storages = set(wanted)
+def _behind(wanted: Iterable[int], ops: tuple[Op, ...], shared: _Shared) -> tuple[Op, ...]:
+    """The operations that the wanted tensors come from; all of them once one is random, since each draw counts."""
+    storages = {shared.storage[id_] for id_ in wanted}
     needed: list[Op] = []
     for op in reversed(ops):
         if any(shared.storage[id_] in storages for id_ in op.out):
@@ -135,12 +135,13 @@ def _touch(op: Op, storage: int, id_: int, known: bool, shared: _Shared) -> _Tou
     return _Touch(storage, id_, reads=not makes_view, writes=False)
 
 
-def _idle(touches: Sequence[Sequence[_Touch]]) -> list[list[_Touch]]:
-    """Per operation, the touched storages whose values nobody reads before they are written anew."""
+def _idle(touches: Sequence[Sequence[_Touch]], handed_over: Sequence[set[int]]) -> list[list[_Touch]]:
+    """Per operation, the touched storages whose values nobody needs any more, or not before they are written anew."""
     idle: list[list[_Touch]] = []
     needed: set[int] = set()
-    for touched in reversed(touches):
+    for touched, handed in zip(reversed(touches), reversed(handed_over), strict=True):
         idle.append([touch for touch in touched if touch.storage not in needed])
+        needed |= handed
         for touch in touched:
             if touch.reads:
                 needed.add(touch.storage)
@@ -149,12 +150,16 @@ def _idle(touches: Sequence[Sequence[_Touch]]) -> list[list[_Touch]]:
     return idle[::-1]
 
 
-def _final(touches: Sequence[Sequence[_Touch]], wanted: dict[str, int]) -> list[list[str]]:
-    """Per operation, the names whose values are final after it."""
-    last = {touch.storage: index for index, touched in enumerate(touches) for touch in touched if touch.writes}
-    final: list[list[str]] = [[] for _ in touches]
-    for name, storage in wanted.items():
-        if storage not in last:
+def _final(
+    ops: Sequence[Op], touches: Sequence[Sequence[_Touch]], wanted: dict[str, int], shared: _Shared
+) -> list[list[str]]:
+    """Per operation, the names that are final after it: written for the last time, and a tensor by their id exists."""
+    written = {touch.storage: index for index, touched in enumerate(touches) for touch in touched if touch.writes}
+    made = {id_: index for index, op in reversed(list(enumerate(ops))) for id_ in op.out}
+    final: list[list[str]] = [[] for _ in ops]
+    for name, id_ in wanted.items():
+        storage = shared.storage[id_]
+        if storage not in written:
             raise PlanError(f"the source model never gives {name} a value")
-        final[last[storage]].append(name)
+        final[max(written[storage], made[id_])].append(name)
     return final

@@ -21,6 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from graphpar.runtime.grid import coordinates
+
 Factor = tuple[int, tuple[str, ...]]  # size, mesh axes that cut it
 Segment = tuple[Factor, ...]
 Dim = tuple[Segment, ...]
@@ -36,11 +38,8 @@ class Place:
 
     @classmethod
     def of(cls, sizes: Mapping[str, int], rank: int) -> Place:
-        """The place of `rank`, counted row-major over the axes: the last axis varies fastest."""
-        at: dict[str, int] = {}
-        for axis in reversed(sizes):
-            rank, at[axis] = divmod(rank, sizes[axis])
-        return cls(sizes, at)
+        """The place of `rank`."""
+        return cls(sizes, coordinates(sizes, rank))
 
     def block(self, axes: Sequence[str]) -> tuple[int, int]:
         """(index, count) of this rank's block where `axes`, outermost first, cut one factor together."""

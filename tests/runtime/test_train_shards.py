@@ -59,9 +59,7 @@ def test_join_undoes_cut(drawn: tuple[Tensor, Dims]) -> None:
 
 def mesh_axes_cut_everything(dims: Dims) -> bool:
     """Whether each segment is cut by every axis that its dim uses, so that no element is held twice."""
-    return all(
-        set(mesh_axes(((segment,),))) == set(mesh_axes((dim,))) for dim in dims for segment in dim
-    )
+    return all(set(mesh_axes(((segment,),))) == set(mesh_axes((dim,))) for dim in dims for segment in dim)
 
 
 def test_packed_heads_are_cut_inside_each_of_q_k_v() -> None:
