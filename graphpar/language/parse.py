@@ -16,7 +16,7 @@ from graphpar.language.parse_model import (
     parse_names,
     parse_ops,
 )
-from graphpar.language.reader import Listing, Node, Scalar, read_yaml
+from graphpar.language.reader import Listing, Mapping, Node, Scalar, read_yaml
 from graphpar.language.scalars import Problems, Section, boolean, choice, items, named_entries, section, word
 from graphpar.language.schema import LayoutRule, MeshSpec, Numerics, Padding, Region, Rng, Spec, Uneven, Whole
 from graphpar.language.selectors import Selector, parse_selectors
@@ -65,6 +65,7 @@ def parse_spec(text: str, path: str = "spec.yaml") -> Spec:
     root = read_yaml(text, path)
     problems = Problems()
     found = section(root, "a spec", KEYS, problems, LATER)
+    raise_if_any([] if isinstance(root, Mapping) else problems.found)
     _check_required(found, root.span, problems)
     mesh = parse_mesh(found["mesh"][1], problems) if "mesh" in found else None
     layout = parse_layout(found["layout"][1], mesh, problems) if "layout" in found else ()

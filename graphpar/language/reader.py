@@ -83,6 +83,7 @@ def read_yaml(text: str, path: str) -> Node:
 class _Reader:
     def __init__(self, text: str, path: str) -> None:
         self.text = text
+        self.lines = text.splitlines()
         self.path = path
         self.problems: list[Diagnostic] = []
 
@@ -172,6 +173,6 @@ class _Reader:
 
     def _span(self, at: yaml.Event | yaml.Node) -> Span:
         start, end = at.start_mark, at.end_mark
-        first_line = self.text.splitlines()[start.line] if start.line < len(self.text.splitlines()) else ""
+        first_line = self.lines[start.line] if start.line < len(self.lines) else ""
         length = end.column - start.column if end.line == start.line else len(first_line.rstrip()) - start.column
         return Span(self.path, start.line + 1, start.column + 1, max(length, 1))

@@ -30,7 +30,10 @@ def explain_syntax_error(error: yaml.MarkedYAMLError, text: str, path: str) -> D
     if "<block end>" in problem and error.context_mark:
         begun = Span(path, error.context_mark.line + 1, error.context_mark.column + 1)
         notes = (Note("the lines that it should continue begin here", begun),)
-        return Diagnostic("yaml-syntax", here, "the indentation of this line fits nothing above it", notes=notes)
+        word = line.strip() if line.lstrip().startswith("-") or "mapping" in context else f"- {line.strip()}"
+        fix = f"{' ' * error.context_mark.column}{word}"
+        message = "the indentation of this line fits nothing above it"
+        return Diagnostic("yaml-syntax", here, message, notes=notes, fix=fix)
     if context.startswith("while parsing a flow") and error.context_mark:
         begun = Span(path, error.context_mark.line + 1, error.context_mark.column + 1)
         notes = (Note(f"{_plain(problem)} here", here),)
