@@ -1,0 +1,92 @@
+"""Bodies of a loop split by region: iterations that follow different rules get bodies of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from graphpar.ir.graph import Graph, Loop, Node, with_outputs
+from graphpar.language.schema import Spec
+from graphpar.language.selectors import matches
+
+
+def split_bodies(graph: Graph, spec: Spec) -> Graph:
+    """Split every loop so that all iterations of one body lie in the same regions."""
+    for path in graph.loops:
+        graph = _split(graph, path, spec)
+    return graph
+
+
+def _split(graph: Graph, path: str, spec: Spec) -> Graph:
+    loop = graph.loops[path]
+    keys = [(kind, _regions(graph, loop, i, spec)) for i, kind in enumerate(loop.kinds)]
+    numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+    if len(numbers) == len(set(loop.kinds)):
+        return graph
+    return _rewrite(graph, loop, Loop(path, tuple(numbers[k] for k in keys)), [kind for kind, _ in numbers])
+
+
+def _regions(graph: Graph, loop: Loop, index: int, spec: Spec) -> tuple[object, ...]:
+    """For each op of the body, the regions it lies in when it runs as this iteration."""
+    prefix = f"{loop.path}.{loop.part(loop.kinds[index])}"
+    lists = {p: len(x.kinds) for p, x in graph.loops.items()}
+    aliases = {"layers": next(iter(lists))}
+    found: list[tuple[int, ...]] = []
+    for node in graph.nodes:
+        place = _path(node)
+        if place == prefix or place.startswith(f"{prefix}."):
+            actual = f"{loop.path}.{index}{place[len(prefix) :]}"
+            line = (node.origin.file, node.origin.line)
+            found.append(
+                tuple(
+                    r
+                    for r, region in enumerate(spec.regions)
+                    if any(matches(s, actual, op=node.op, line=line, lists=lists, aliases=aliases) for s in region.at)
+                )
+            )
+    return tuple(found)
+
+
+def _path(node: Node) -> str:
+    return node.attrs["name"] if node.op in ("parameter", "buffer") else node.origin.module
+
+
+def _rewrite(graph: Graph, old: Loop, new: Loop, origins: Sequence[int]) -> Graph:
+    """Copy the body of each old kind for every new kind that comes from it."""
+    loops = {**graph.loops, old.path: new}
+    made: list[Node] = []
+    outer: dict[Node, Node] = {}
+    inner: list[dict[Node, Node]] = [{} for _ in origins]
+    for node in graph.nodes:
+        owner = next((k for k in set(old.kinds) if _inside(node, old, k)), None)
+        if owner is None:
+            made.append(_outer(node, old, outer, inner, origins))
+            outer[node] = made[-1]
+            continue
+        for kind, origin in enumerate(origins):
+            if origin == owner:
+                renamed = _renamed(node, f"{old.path}.{old.part(owner)}", f"{old.path}.{new.part(kind)}")
+                args = tuple(inner[kind].get(a, outer.get(a, a)) if isinstance(a, Node) else a for a in renamed.args)
+                inner[kind][node] = replace(renamed, args=args)
+                made.append(inner[kind][node])
+    outputs = tuple(outer[o] for o in graph.outputs)
+    return with_outputs(replace(graph, loops=loops), made, outputs)
+
+
+def _outer(node: Node, old: Loop, outer: dict[Node, Node], inner: Sequence[dict[Node, Node]], origins: Sequence[int]) -> Node:
+    if node.op == "loop_leave" and node.attrs["loop"] == old.path:
+        return replace(node, args=tuple(inner[k][node.operands[o]] for k, o in enumerate(origins)))
+    return replace(node, args=tuple(outer[a] if isinstance(a, Node) else a for a in node.args))
+
+
+def _inside(node: Node, loop: Loop, kind: int) -> bool:
+    prefix = f"{loop.path}.{loop.part(kind)}"
+    return _path(node) == prefix or _path(node).startswith(f"{prefix}.")
+
+
+def _renamed(node: Node, old: str, new: str) -> Node:
+    def rename(path: str) -> str:
+        return new + path[len(old) :] if path == old or path.startswith(f"{old}.") else path
+
+    attrs = {**node.attrs, "name": rename(node.attrs["name"])} if "name" in node.attrs else node.attrs
+    return replace(node, attrs=attrs, origin=replace(node.origin, module=rename(node.origin.module)))

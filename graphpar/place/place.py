@@ -1,0 +1,275 @@
+"""Give every value a state per mesh axis, and insert a transition wherever producer and consumer differ.
+
+Per op and mesh axis, the first rule of the layout that names one of the op's factors claims the axis. The claim fixes
+what the op needs of every operand: a shard where the operand has the factor, the whole value where it does not. The
+result is a shard if it keeps the factor and a pending sum if the factor is summed away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from graphpar.ir.axes import Axis
+from graphpar.ir.graph import Graph, Node
+from graphpar.ir.states import I, P, R, Shard, State
+from graphpar.language.schema import LayoutRule
+from graphpar.names.named import Named, Use
+from graphpar.ops.rules import LINEAR
+from graphpar.place.layout import Layout
+from graphpar.place.transitions import Transition, transitions
+
+# Ops that have a way of their own to run with an axis cut that others need whole (see `runtime.statistics`).
+SPLIT = frozenset({"layer_norm", "rms_norm", "softmax", "log_softmax"})
+# Ops that look up or reduce over classes, and the state of their result where the classes are cut.
+CLASSES: Mapping[str, tuple[int, State]] = {"embedding": (0, P), "cross_entropy": (0, I)}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A graph with a state on every value and every collective in it.
+
+    `shards` per node: which mesh axes cut each factor, outermost first.
+    """
+
+    graph: Graph
+    layout: Layout
+    claims: Mapping[Node, Mapping[str, tuple[int, LayoutRule]]]
+    refused: tuple[tuple[Node, Node, str], ...] = ()
+
+
+def place(layout: Layout) -> Placed:
+    """Place every node of the graph in order."""
+    return _Placer(layout).run()
+
+
+@dataclass
+class _Placer:
+    layout: Layout
+    new: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    order: list[Node] = field(default_factory=list[Node])
+    converted: dict[tuple[Node, str, State], Node] = field(default_factory=dict[tuple[Node, str, State], Node])
+    claims: dict[Node, dict[str, tuple[int, LayoutRule]]] = field(default_factory=dict[Node, dict[str, tuple[int, LayoutRule]]])
+    kinds: dict[Node, str] = field(default_factory=dict[Node, str])
+    refused: list[tuple[Node, Node, str]] = field(default_factory=list[tuple[Node, Node, str]])
+
+    def run(self) -> Placed:
+        graph = self.layout.named.graph
+        for node in graph.nodes:
+            self.kinds[node] = self._kind(node)
+            self.new[node] = self._place(node, self.layout.named.uses[node])
+        outputs = tuple(self._resolved(self.new[o]) for o in graph.outputs)
+        return Placed(
+            replace(graph, nodes=tuple(self.order), outputs=outputs), self.layout, self.claims, tuple(self.refused)
+        )
+
+    # ------------------------------------------------------------ what kind of value a node is
+
+    def _kind(self, node: Node) -> str:
+        """`data`: differentiable; `ids`: depends on an input without gradient; `free`: on nothing that is fed or trained."""
+        if node.op == "parameter":
+            return "data" if self.layout.named.graph.tensors[self._first(node)].trainable else "ids"
+        if node.op == "input":
+            return "ids"
+        kinds = {self.kinds[a] for a in node.operands}
+        if not kinds or kinds == {"free"}:
+            return "free"
+        if node.op == "detach" or not node.dtype.startswith(("float", "bfloat")):
+            return "ids"
+        return "data" if "data" in kinds else "ids"
+
+    def _first(self, node: Node) -> str:
+        return self.layout.named.graph.members(node.attrs["name"])[0]
+
+    # ------------------------------------------------------------ claims
+
+    def _claims(self, node: Node, use: Use) -> dict[str, tuple[int, LayoutRule]]:
+        kind = self.kinds[node]
+        if kind == "free":
+            return {}
+        if node.op == "input":
+            return self._input_claims(node)
+        factors = self._factors(node, use)
+        if node.op == "parameter":
+            factors = {f: axes for f, axes in factors.items() if self.layout.named.factors[f].name not in ("batch", "seq")}
+        if kind == "ids" and node.op not in ("parameter", "cross_entropy"):
+            return self._followed(node, factors)
+        found: dict[str, tuple[int, LayoutRule]] = {}
+        taken: dict[int, int] = {}
+        for axis in self._mesh_order(node):
+            claim = self.layout.claim(node, axis, factors, taken)
+            if claim is not None:
+                found[axis] = claim
+                taken[claim[0]] = taken.get(claim[0], 1) * self.layout.mesh[axis]
+        return found
+
+    def _mesh_order(self, node: Node) -> list[str]:
+        """Mesh axes in the order in which the rules name them, so that outer cuts of a factor come first."""
+        ordered = dict.fromkeys(a for rule in self.layout.rules(node) for a in rule.axes)
+        return [a for a in ordered if self.layout.mesh[a] > 1]
+
+    def _factors(self, node: Node, use: Use) -> dict[int, list[Axis]]:
+        """The factors that an op may have cut, with the axes of operands and result that contain them."""
+        found: dict[int, list[Axis]] = {}
+        views = [v for v in node.operand_axes or () if v is not None]
+        for axes in (*views, node.axes or ()):
+            for axis in axes:
+                for factor in axis.factors:
+                    if not factor.constant and factor.base is None:
+                        found.setdefault(factor.id, []).append(axis)
+        whole = set() if node.op in SPLIT else use.whole
+        return {f: axes for f, axes in found.items() if f not in whole}
+
+    def _input_claims(self, node: Node) -> dict[str, tuple[int, LayoutRule]]:
+        factors = {f: a for f, a in self._factors(node, Use(frozenset(), frozenset())).items()}
+        found: dict[str, tuple[int, LayoutRule]] = {}
+        for axis in self.layout.spec.data_axes:
+            if self.layout.mesh[axis] > 1 and (claim := self.layout.claim(node, axis, factors, {})):
+                found[axis] = claim
+        return found
+
+    def _followed(self, node: Node, factors: Mapping[int, object]) -> dict[str, tuple[int, LayoutRule]]:
+        """Ids stay as they come: a cut that the op can keep is kept."""
+        found: dict[str, tuple[int, LayoutRule]] = {}
+        for operand in node.operands:
+            for axis, state in (self.new[operand].state or {}).items():
+                if isinstance(state, Shard) and state.factor in factors:
+                    claim = self.claims[self.new[operand]].get(axis)
+                    if claim is not None:
+                        found.setdefault(axis, claim)
+        return found
+
+    # ------------------------------------------------------------ one node
+
+    def _place(self, node: Node, use: Use) -> Node:
+        claims = self._claims(node, use)
+        if node.op == "linear" and isinstance(node.args[2], Node) and any(c[0] in use.summed for c in claims.values()):
+            return self._split_bias(node, use)
+        operands = [a for a in node.args if isinstance(a, Node)]
+        state = {a: self._result(node, use, claims, a) for a in self._axes()}
+        passing = {a for a in self._axes() if a not in claims and self._passes(node, a)}
+        state |= dict.fromkeys(passing, P)
+        args = tuple(
+            self._converted(arg, node, i, claims, passing) if isinstance(arg, Node) else arg for i, arg in enumerate(node.args)
+        )
+        made = replace(node, args=args, state=state, attrs=self._attrs(node, use, claims))
+        self.claims[made] = claims
+        self.order.append(made)
+        _ = operands
+        return made
+
+    def _split_bias(self, node: Node, use: Use) -> Node:
+        """A bias is added once, after the sum."""
+        bias = node.args[2]
+        assert isinstance(bias, Node) and node.operand_axes is not None and node.axes is not None
+        product = replace(node, args=(*node.args[:2], None), operand_axes=(*node.operand_axes[:2], None))
+        self.kinds[product] = "data"
+        self.new[product] = self._place(product, use)
+        added = Node("add", (product, bias), {}, node.shape, node.dtype, node.origin, node.axes, (node.axes, node.operand_axes[2]))
+        self.kinds[added] = "data"
+        return self._place(added, Use(frozenset(), frozenset()))
+
+    def _axes(self) -> Iterable[str]:
+        return [a for a, n in self.layout.mesh.items() if n > 1]
+
+    def _result(self, node: Node, use: Use, claims: Mapping[str, tuple[int, LayoutRule]], axis: str) -> State:
+        if axis not in claims:
+            return I
+        factor = claims[axis][0]
+        if any(f.id == factor for a in node.axes or () for f in a.factors):
+            return Shard(factor, self.layout.named.factors[factor].name)
+        if node.op in CLASSES and self._is_class(node, factor):
+            return CLASSES[node.op][1]
+        return P if factor in use.summed else I
+
+    def _is_class(self, node: Node, factor: int) -> bool:
+        at = CLASSES[node.op][0]
+        axes = (node.operand_axes or ())[at] or ()
+        axis = axes[0] if node.op == "embedding" else axes[-1]
+        return any(f.id == factor for f in axis.factors)
+
+    def _passes(self, node: Node, axis: str) -> bool:
+        """Whether a pending sum along this axis flows through the op: it is linear in the operands that are pending."""
+        operands = {i: self.new[a] for i, a in enumerate(node.args) if isinstance(a, Node)}
+        pending = {i for i, a in operands.items() if (a.state or {}).get(axis) == P}
+        if not pending or node.op in ("linear", "matmul", "embedding"):
+            return False
+        return any(pending == set(group) & set(operands) == set(operands) for group in LINEAR.get(node.op, ()))
+
+    def _attrs(self, node: Node, use: Use, claims: Mapping[str, tuple[int, LayoutRule]]) -> Mapping[str, object]:
+        split = [a for a, (f, _) in claims.items() if self._reduces(node, use, f)]
+        return {**node.attrs, "split": tuple(split)} if split else node.attrs
+
+    def _reduces(self, node: Node, use: Use, factor: int) -> bool:
+        """Whether the op runs over a cut axis in its own way: classes, statistics, means."""
+        if node.op in CLASSES:
+            return self._is_class(node, factor)
+        if node.op in SPLIT:
+            return factor in use.whole
+        return node.op == "mean" and factor in use.summed
+
+    # ------------------------------------------------------------ operands
+
+    def _converted(
+        self, arg: Node, node: Node, index: int, claims: Mapping[str, tuple[int, LayoutRule]], passing: set[str]
+    ) -> Node:
+        view = (node.operand_axes or ())[index] if node.operand_axes else None
+        value = self.new[arg]
+        want: dict[str, State] = {}
+        for axis in self._axes():
+            if axis in passing:
+                want[axis] = P
+            elif axis not in claims:
+                want[axis] = I
+            else:
+                factor = claims[axis][0]
+                has = any(f.id == factor for a in view or () for f in a.factors)
+                want[axis] = Shard(factor, self.layout.named.factors[factor].name) if has else R
+        if node.op in CLASSES:
+            split = [a for a, (f, _) in claims.items() if self._is_class(node, f)]
+            want |= {a: I for a in split if want[a] == R}
+        return self._convert(value, want, node, gradient=self.kinds[arg] == "data")
+
+    def _convert(self, value: Node, want: Mapping[str, State], consumer: Node, *, gradient: bool) -> Node:
+        steps: list[tuple[Transition, str, State]] = []
+        for axis, target in want.items():
+            have = (value.state or {})[axis]
+            found = transitions(have, target, gradient=gradient)
+            if found is None:
+                self.refused.append((value, consumer, f"{axis}: {have} -> {target}"))
+                continue
+            steps += [(t, axis, target) for t in found]
+        for step, axis, target in sorted(steps, key=lambda s: (s[0].order, self._depth(value, s[1], s[0]))):
+            value = self._step(value, step, axis, target, consumer)
+        return value
+
+    def _depth(self, value: Node, axis: str, step: Transition) -> int:
+        """Cuts go from the outer mesh axis of a factor inwards, gathers from the inner one outwards."""
+        ordered = dict.fromkeys(a for rule in self.layout.spec.layout for a in rule.axes)
+        at = list(ordered).index(axis) if axis in ordered else 0
+        return at if step.order <= 2 else -at
+
+    def _step(self, value: Node, step: Transition, axis: str, target: State, consumer: Node) -> Node:
+        state = I if step.op == "all_reduce" else target
+        key = (value, axis, state)
+        if key not in self.converted:
+            made = Node(
+                step.op,
+                (value,),
+                {"axis": axis, "forward": step.forward, "backward": step.backward, "from": value.state[axis] if value.state else I},
+                value.shape,
+                value.dtype,
+                replace(consumer.origin, names=value.origin.names),
+                value.axes,
+                (value.axes,),
+                {**(value.state or {}), axis: state},
+            )
+            self.converted[key] = made
+            self.claims[made] = {}
+            self.order.append(made)
+        return self.converted[key]
+
+    def _resolved(self, loss: Node) -> Node:
+        """The loss: pending over the axes that cut the data, one value on the others."""
+        want = {a: s if a in self.layout.spec.data_axes else I for a, s in (loss.state or {}).items()}
+        return self._convert(loss, want, loss, gradient=True)
