@@ -62,7 +62,7 @@ def take(x: Tensor, n: int, i: int, dim: int, blocks: Blocks = 1) -> Tensor:
     if blocks == 1:
         size = x.shape[dim] // n
         return x.narrow(dim, i * size, size).contiguous()
-    return _opened(x, n, dim, blocks).select(dim + 1, i).reshape(_part(x, n, dim))
+    return _opened(x, n, dim, blocks).select(dim + 1, i).reshape(_part(x, n, dim)).contiguous()
 
 
 def pad(x: Tensor, n: int, i: int, dim: int, blocks: Blocks = 1) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup, ReduceOp, Work
 from torch.distributed.distributed_c10d import (
-    AllgatherOptions,  # pyright: ignore[reportPrivateImportUsage]
+    AllgatherOptions,
     AllreduceOptions,
     AllToAllOptions,
     BarrierOptions,

@@ -21,7 +21,7 @@ def gradient_norm(model: nn.Module, mesh: Mesh) -> Tensor:
             groups.setdefault(key, []).append(parameter.grad)
     total = torch.zeros((), dtype=torch.float64, device=mesh.device)
     for (copies, dtype), gradients in groups.items():
-        norms = torch._foreach_norm(gradients, 2.0, dtype=_wide(dtype))  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
+        norms = torch._foreach_norm(gradients, 2.0, dtype=_wide(dtype))  # pyright: ignore[reportPrivateUsage]
         total += torch.stack(norms).double().square().sum() / copies
     with mesh.during("step"):
         total = mesh.world.all_reduce(total)

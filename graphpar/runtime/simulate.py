@@ -6,7 +6,7 @@ thread that asks for it, as collectives inside it need.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -91,11 +91,9 @@ class SimulatedGroup:
         self._members = members
         self._number = rank
 
-    def _come(
-        self, kind: str, x: Tensor, combine: Combine, operand: Any = None, shape: Sequence[int] | None = None
-    ) -> Meeting:
-        call = Call(kind, self._axis, tuple(x.shape if shape is None else shape), x.dtype)
-        return self._hall.come(self._number, self._members, call, x.detach() if operand is None else operand, combine)
+    def _come(self, kind: str, x: Tensor, combine: Combine) -> Meeting:
+        call = Call(kind, self._axis, tuple(x.shape), x.dtype)
+        return self._hall.come(self._number, self._members, call, x.detach().contiguous(), combine)
 
     def _meet(self, kind: str, x: Tensor, combine: Combine) -> Tensor:
         return self._hall.result(self._number, self._come(kind, x, combine))
@@ -121,18 +119,25 @@ class SimulatedGroup:
 
     def reduce_scatter(self, parts: Tensor) -> Tensor:
         """[size, *shape] -> [*shape], the sum of everyone's part for this rank, in rank order."""
-        return self._meet("reduce_scatter", parts, lambda all_: [add([p[i] for p in all_]) for i in range(self.size)])
+
+        def combine(brought: list[Tensor]) -> list[Tensor]:
+            return [add([parts[i] for parts in brought]) for i in range(self.size)]
+
+        return self._meet("reduce_scatter", parts, combine)
 
     def all_to_all(self, parts: Tensor) -> Tensor:
         """[size, *shape] -> [size, *shape], part i from rank i."""
-        return self._meet(
-            "all_to_all", parts, lambda all_: [torch.stack([p[i] for p in all_]) for i in range(self.size)]
-        )
+
+        def combine(brought: list[Tensor]) -> list[Tensor]:
+            return [torch.stack([parts[i] for parts in brought]) for i in range(self.size)]
+
+        return self._meet("all_to_all", parts, combine)
 
     def all_to_all_rows(self, x: Tensor, send: Sequence[int], receive: Sequence[int]) -> Tensor:
         """[sum(send), *shape] -> [sum(receive), *shape]; `send[i]` rows go to rank i, none is allowed."""
+        call = Call("all_to_all_rows", self._axis, tuple(x.shape[1:]), x.dtype)
         operand = (x.detach(), list(send), list(receive))
-        meeting = self._come("all_to_all_rows", x, self._exchange_rows, operand, x.shape[1:])
+        meeting = self._hall.come(self._number, self._members, call, operand, self._exchange_rows)
         return self._hall.result(self._number, meeting)
 
     def _exchange_rows(self, brought: list[tuple[Tensor, list[int], list[int]]]) -> list[Tensor]:
