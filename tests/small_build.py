@@ -97,7 +97,7 @@ class SmallGPT(nn.Module):
 _TP = ["tp"]
 # what is cut, by the end of the name: (dim, factors of that dim)
 _CUT: dict[str, tuple[int, list[list[Any]]]] = {
-    "wte.weight": (0, [[98, _TP]]),
+    "wte.weight": (0, [[VOCAB, _TP]]),  # padded to a multiple of tp
     "qkv.weight": (0, [[3, []], [HEADS, _TP], [D // HEADS, []]]),
     "qkv.bias": (0, [[3, []], [HEADS, _TP], [D // HEADS, []]]),
     "out.weight": (1, [[HEADS, _TP], [D // HEADS, []]]),
@@ -141,7 +141,7 @@ def _entry(name: str, tensor: torch.Tensor, tp: int) -> dict[str, Any]:
     local = list(tensor.shape)
     for end, (dim, factors) in _CUT.items():
         if name.endswith(end) and not (end == "wte.weight" and tp == 1):
-            dims[dim] = [factors]
+            dims[dim] = [factors if end != "wte.weight" else [[-(-VOCAB // tp) * tp, _TP]]]
             local[dim] = -(-tensor.shape[dim] // tp)
     return {"shape": list(tensor.shape), "local_shape": local, "dims": dims,
             "dtype": str(tensor.dtype).removeprefix("torch.")}  # fmt: skip

@@ -45,7 +45,9 @@ class _Order:
 class Checkpoints:
     """The checkpoints of a run, in `out/checkpoints`. Every method is called by all ranks together."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, plan: Plan, settings: Settings, mesh: Mesh):
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, plan: Plan, settings: Settings, mesh: Mesh
+    ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.plan = plan

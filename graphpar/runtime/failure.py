@@ -10,7 +10,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
 
 import torch.distributed as dist
@@ -19,7 +18,7 @@ from graphpar.runtime.mesh import MeshError
 from graphpar.runtime.plan import PlanError
 from graphpar.runtime.problems import UsageError
 from graphpar.runtime.say import say_everywhere
-from graphpar.runtime.watch import Watch
+from graphpar.runtime.watch import Watch, place_of
 
 _NEWS = 2.0  # seconds for the line of the rank that failed first to arrive
 _GRACE = 10.0  # seconds after which a rank in trouble ends, whatever still holds it
@@ -71,7 +70,7 @@ def _look_out(watch: Watch) -> None:
         _leave(1, _after(watch, line))
 
     def stuck() -> None:
-        line = f"{watch.where}: no progress for {watch.waited:.0f} s (--timeout {watch.timeout:g}){_behind(watch)}"
+        line = f"{watch.where}: no progress for {watch.waited:.0f} s (--timeout {watch.timeout:g}){_elsewhere(watch)}"
         first = watch.publish(line)
         _leave(1, line if first == line else _after(watch, first))
 
@@ -88,8 +87,8 @@ def _line(watch: Watch, error: Exception) -> str:
         time.sleep(0.05)
     if first is None:
         silent = watch.silent_peer()
-        cause = f"{silent} died" if silent else f"a collective broke: {_one_line(error)}{_behind(watch)}"
-        first = watch.publish(cause)
+        broken = f"a collective broke{_place(error)}: {_one_line(error)}{_elsewhere(watch)}"
+        first = watch.publish(f"{silent} died" if silent else broken)
     return _after(watch, first)
 
 
@@ -97,9 +96,9 @@ def _after(watch: Watch, first: str) -> str:
     return f"{watch.where}: stopped because {first}"
 
 
-def _behind(watch: Watch) -> str:
-    slowest = watch.slowest_peer()
-    return f"; waiting for {slowest}" if slowest else ""
+def _elsewhere(watch: Watch) -> str:
+    peer = watch.elsewhere()
+    return f"; {peer}" if peer else ""
 
 
 def _is_broken_collective(error: Exception) -> bool:
@@ -116,10 +115,9 @@ def _one_line(error: BaseException) -> str:
 
 
 def _place(error: Exception) -> str:
-    """As in ` (model.py:41)`: the last line of the program's own folder that the error came through."""
-    home = Path(sys.argv[0]).resolve().parent
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == home]
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    """As in ` (model.py:41)`: the innermost line of the program's own folder that the error came through."""
+    place = place_of(reversed(list(traceback.walk_tb(error.__traceback__))))
+    return f" ({place})" if place else ""
 
 
 def _leave(code: int, line: str | None) -> NoReturn:

@@ -96,7 +96,7 @@ def _trace(ops: Sequence[Op]) -> _Shared:
     for id_, tensor in tensors.items():
         held = tensor.untyped_storage()
         # the storage object's address: unique while `tensors` keeps them all alive
-        storage[id_] = numbers.setdefault(held._cdata, len(numbers))
+        storage[id_] = numbers.setdefault(held._cdata, len(numbers))  # pyright: ignore[reportPrivateUsage]
         spans[id_] = tensor.numel() * tensor.element_size() == held.nbytes()
     return _Shared(storage, spans)
 

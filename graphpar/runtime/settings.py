@@ -81,7 +81,8 @@ def read_settings(plan: Plan, arguments: Sequence[str] | None = None) -> Setting
         given.batch = 4 * plan.ways(0) * max(given.accumulate, 1)
     if given.min_lr is None:
         given.min_lr = given.lr / 10
-    settings = Settings(**{**vars(given), "data": tuple(given.data), "betas": tuple(given.betas)})
+    given.data, given.betas = tuple(given.data), tuple(given.betas)
+    settings = Settings(**vars(given))
     problems = _problems(settings, plan)
     if problems:
         raise UsageError("; ".join(problems))

@@ -7,17 +7,32 @@ thread of its own. The first rank that fails leaves a line there, which the othe
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass
 from datetime import timedelta
+from pathlib import Path
+from types import FrameType
 
 import torch.distributed as dist
 
 _BEAT = 0.5  # seconds between two signs of life
 _SILENT = 4 * _BEAT  # a rank without a sign for this long is dead
 _FAILURE = "failure"
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """A sign of life."""
+
+    step: int | None
+    time: int  # nanoseconds; no two signs of a rank are equal
+    place: str  # in the program, as in `model.py:41`
 
 
 class Watch:
@@ -54,6 +69,7 @@ class Watch:
         """This rank has come to `step`, counted from 0, or is still making progress in it."""
         self._step = step
         self._moved = time.monotonic()
+        self._show_life()
 
     def done(self) -> None:
         """This rank needs its peers no longer."""
@@ -93,10 +109,8 @@ class Watch:
 
     def look_out(self, failed: Callable[[str], None], stuck: Callable[[], None]) -> None:
         """Show signs of life until the end; call `failed` when a peer has failed, `stuck` after too long a wait."""
-        beat = 0
         while not self.ending.wait(_BEAT):
-            beat += 1
-            self._show_life(beat)
+            self._show_life()
             line = self.first_failure()
             if line is not None:
                 return failed(line)
@@ -110,37 +124,47 @@ class Watch:
         before = dict(self._signs())
         time.sleep(_SILENT)
         silent = [rank for rank, sign in self._signs() if sign == before.get(rank)]
-        return self._at(silent[0], before[silent[0]]) if silent else None
+        return _where(silent[0], before[silent[0]].step) if silent else None
 
-    def slowest_peer(self) -> str | None:
-        """As in `rank 1, step 36`: the peer that has not come as far as this rank."""
-        behind = [(step, rank, sign) for rank, sign in self._signs() if (step := _step(sign)) is not None]
+    def elsewhere(self) -> str | None:
+        """As in `rank 1, step 37 is at model.py:41`: a peer that is not where this rank is, the furthest behind."""
+        mine = (-1 if self._step is None else self._step, place_of_main_thread())
+        others = [(-1 if sign.step is None else sign.step, sign.place, rank) for rank, sign in self._signs()]
+        behind = sorted(other for other in others if other[:2] != mine and other[0] <= mine[0])
         if not behind:
             return None
-        step, rank, sign = min(behind)
-        return self._at(rank, sign) if step < (self._step or 0) else None
+        step, place, rank = behind[0]
+        return _where(rank, None if step < 0 else step) + (f" is at {place}" if place else "")
 
-    def _at(self, rank: int, sign: str) -> str:
-        return _where(rank, _step(sign))
-
-    def _show_life(self, beat: int) -> None:
+    def _show_life(self) -> None:
         if self._store is not None:
-            step = "" if self._step is None else self._step
+            sign = _Sign(self._step, time.monotonic_ns(), place_of_main_thread())
             with contextlib.suppress(dist.DistError):
-                self._store.set(f"life/{self.rank}", f"{step}:{beat}")
+                self._store.set(f"life/{self.rank}", json.dumps(astuple(sign)))
 
-    def _signs(self) -> Iterator[tuple[int, str]]:
+    def _signs(self) -> Iterator[tuple[int, _Sign]]:
         """Each peer's last sign of life."""
         for rank in range(self.world):
             key = f"life/{rank}"
             with contextlib.suppress(dist.DistError):
                 if rank != self.rank and self._store is not None and self._store.check([key]):
-                    yield rank, self._store.get(key).decode()
+                    yield rank, _Sign(*json.loads(self._store.get(key)))
 
 
-def _step(sign: str) -> int | None:
-    step, _ = sign.split(":")
-    return int(step) if step else None
+def place_of_main_thread() -> str:
+    """As in `model.py:41`: where in the program's own folder this process is; empty where nowhere."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # pyright: ignore[reportPrivateUsage]
+    return place_of(traceback.walk_stack(frame)) if frame else ""
+
+
+def place_of(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """As in `model.py:41`: the first of `frames`, innermost first, that is in the program's own folder."""
+    home = str(Path(sys.argv[0]).resolve().parent)
+    for frame, line in frames:
+        folder, _, name = frame.f_code.co_filename.rpartition(os.sep)
+        if folder == home:
+            return f"{name}:{line}"
+    return ""
 
 
 def _where(rank: int, step: int | None) -> str:

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from recorded import recorded
 from torch import Tensor, nn
 
 from graphpar.runtime.plan import PlanError
 from graphpar.runtime.replay import replay
 from graphpar.runtime.tape import Op, Tape, read_tape
-
-from recorded import recorded
 
 
 class Twice(nn.Module):
