@@ -56,7 +56,7 @@ class Axis:
     def all_gather(self, x: Tensor, dim: int, blocks: Blocks = 1) -> Tensor:
         """The parts of all ranks, joined along dim."""
         self._note("all_gather", x)
-        return join(self.comm.all_gather(x), dim, blocks)
+        return join(self.comm.all_gather(x), self.size, dim, blocks)
 
     def reduce_scatter(self, x: Tensor, dim: int, blocks: Blocks = 1) -> Tensor:
         """This rank's part, along dim, of the sum over the axis."""
@@ -68,7 +68,8 @@ class Axis:
     ) -> Tensor:
         """Cut x along split_dim, give each rank its part, and join what comes along concat_dim."""
         self._note("all_to_all", x)
-        return join(self.comm.all_to_all(cut(x, self.size, split_dim, split_blocks)), concat_dim, concat_blocks)
+        parts = self.comm.all_to_all(cut(x, self.size, split_dim, split_blocks))
+        return join(parts, self.size, concat_dim, concat_blocks)
 
     def all_to_all_rows(self, x: Tensor, send: list[int], receive: list[int]) -> Tensor:
         """Give `send[i]` rows of x to rank i and get `receive[i]` rows from it."""

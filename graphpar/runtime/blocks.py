@@ -16,36 +16,38 @@ Blocks = int | tuple[int, ...]
 
 
 def cut(x: Tensor, n: int, dim: int, blocks: Blocks = 1) -> Tensor:
-    """[.., n * size, ..] -> contiguous [n, .., size, ..], part i for rank i.
+    """[.., n * size, ..] -> the parts [.., size, ..] of ranks 0 to n - 1, one after the other along dimension 0.
 
-    Raises ValueError if the dimension does not divide.
+    Contiguous, and x itself if it already lies so. Raises ValueError if the dimension does not divide.
     """
     dim %= x.dim()
     if isinstance(blocks, tuple):
         segments = x.split(_wide(x, n, dim, blocks), dim)
-        return torch.stack([torch.cat(row, dim) for row in zip(*(s.chunk(n, dim) for s in segments), strict=True)])
+        parts = zip(*(segment.chunk(n, dim) for segment in segments), strict=True)
+        return torch.cat([torch.cat(part, dim) for part in parts])
     _check(x, n, dim, blocks)
     if dim == 0 and blocks == 1:
-        return x.reshape(n, -1, *x.shape[1:]) if x.numel() else x.reshape(n, x.shape[0] // n, *x.shape[1:])
-    if blocks == 1:
-        return torch.stack(x.chunk(n, dim))
-    part = _part(x, n, dim)
-    return _opened(x, n, dim, blocks).movedim(dim + 1, 0).reshape(n, *part)
+        return x.contiguous()
+    before, after = x.shape[:dim], x.shape[dim + 1 :]
+    parts = x if blocks == 1 and before.numel() == 1 else _opened(x, n, dim, blocks).movedim(dim + 1, 0)
+    if dim == 0:
+        return parts.reshape(x.shape)
+    return parts.reshape(n * x.shape[0], *before[1:], x.shape[dim] // n, *after).contiguous()
 
 
-def join(parts: Tensor, dim: int, blocks: Blocks = 1) -> Tensor:
-    """[n, .., size, ..] -> [.., n * size, ..], the inverse of `cut`; a view where the parts already lie in order."""
-    n = parts.shape[0]
-    dim %= parts.dim() - 1
+def join(parts: Tensor, n: int, dim: int, blocks: Blocks = 1) -> Tensor:
+    """The inverse of `cut`; `parts` itself or a view where they already lie in order."""
+    dim %= parts.dim()
     if isinstance(blocks, tuple):
-        rows = zip(*(part.split(list(blocks), dim) for part in parts.unbind()), strict=True)
+        rows = zip(*(part.split(list(blocks), dim) for part in parts.chunk(n)), strict=True)
         return torch.cat([piece for row in rows for piece in row], dim)
-    if dim == 0 and blocks == 1:
-        return parts.flatten(0, 1)
-    if blocks == 1:
-        return torch.cat(parts.unbind(), dim)
-    shape = parts.shape[1:]
-    opened = parts.view(n, *shape[:dim], blocks, shape[dim] // blocks, *shape[dim + 1 :]).movedim(0, dim + 1)
+    if blocks == 1 and dim == 0:
+        return parts
+    if blocks == 1 and parts.shape[:dim].numel() > n:
+        return torch.cat(parts.chunk(n), dim)
+    shape = [parts.shape[0] // n, *parts.shape[1:]]
+    inner = shape[dim] // blocks
+    opened = parts.view(n, *shape[:dim], blocks, inner, *shape[dim + 1 :]).movedim(0, dim + 1)
     return opened.reshape(*shape[:dim], n * shape[dim], *shape[dim + 1 :])
 
 

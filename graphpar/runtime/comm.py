@@ -44,19 +44,19 @@ class Communicator(Protocol):
         ...
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """[*shape] -> [size, *shape], in rank order."""
+        """[d, ..] -> [size * d, ..], in rank order."""
         ...
 
     def reduce_scatter(self, parts: Tensor) -> Tensor:
-        """[size, *shape] -> [*shape], the sum of everyone's part for this rank."""
+        """[size * d, ..] -> [d, ..], the sum of everyone's part for this rank."""
         ...
 
     def all_to_all(self, parts: Tensor) -> Tensor:
-        """[size, *shape] -> [size, *shape], part i from rank i."""
+        """[size * d, ..] -> [size * d, ..], part i from rank i."""
         ...
 
     def all_to_all_rows(self, x: Tensor, send: Sequence[int], receive: Sequence[int]) -> Tensor:
-        """[sum(send), *shape] -> [sum(receive), *shape]; `send[i]` rows go to rank i, none is allowed."""
+        """[sum(send), ..] -> [sum(receive), ..]; `send[i]` rows go to rank i, none is allowed."""
         ...
 
     def broadcast(self, x: Tensor, source: int = 0) -> Tensor:
@@ -84,12 +84,12 @@ class Alone:
         return Done()
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """A view with a leading 1."""
-        return x.unsqueeze(0)
+        """X itself."""
+        return x
 
     def reduce_scatter(self, parts: Tensor) -> Tensor:
         """The only part."""
-        return parts.squeeze(0)
+        return parts
 
     def all_to_all(self, parts: Tensor) -> Tensor:
         """The parts themselves."""
@@ -168,25 +168,25 @@ class Group:
         return self._group.allreduce([x], self._start)
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """[*shape] -> [size, *shape], in rank order."""
-        out = x.new_empty((self.size, *x.shape))
-        _finish(self._group.all_gather_single(out.view(-1), x.contiguous().view(-1), self._gather))
+        """[d, ..] -> [size * d, ..], in rank order."""
+        out = x.new_empty((self.size * x.shape[0], *x.shape[1:]))
+        _finish(self._group.all_gather_single(out, x.contiguous(), self._gather))
         return out
 
     def reduce_scatter(self, parts: Tensor) -> Tensor:
-        """[size, *shape] -> [*shape], the sum of everyone's part for this rank."""
-        out = parts.new_empty(parts.shape[1:])
-        _finish(self._group.reduce_scatter_single(out.view(-1), parts.contiguous().view(-1), self._scatter))
+        """[size * d, ..] -> [d, ..], the sum of everyone's part for this rank."""
+        out = parts.new_empty((parts.shape[0] // self.size, *parts.shape[1:]))
+        _finish(self._group.reduce_scatter_single(out, parts.contiguous(), self._scatter))
         return out
 
     def all_to_all(self, parts: Tensor) -> Tensor:
-        """[size, *shape] -> [size, *shape], part i from rank i."""
+        """[size * d, ..] -> [size * d, ..], part i from rank i."""
         out = torch.empty_like(parts, memory_format=torch.contiguous_format)
-        _finish(self._group.all_to_all_single(out.view(-1), parts.contiguous().view(-1), [], [], self._exchange))
+        _finish(self._group.all_to_all_single(out, parts.contiguous(), [], [], self._exchange))
         return out
 
     def all_to_all_rows(self, x: Tensor, send: Sequence[int], receive: Sequence[int]) -> Tensor:
-        """[sum(send), *shape] -> [sum(receive), *shape]; `send[i]` rows go to rank i, none is allowed."""
+        """[sum(send), ..] -> [sum(receive), ..]; `send[i]` rows go to rank i, none is allowed."""
         out = x.new_empty((sum(receive), *x.shape[1:]))
         _finish(self._group.all_to_all_single(out, x.contiguous(), list(receive), list(send), self._exchange))
         return out
@@ -222,15 +222,16 @@ class GlooGroup(Group):
         """The sum or maximum over the group, the same bits on every rank."""
         if x.nbytes > SMALL:
             return super().all_reduce(x, op)
-        parts = self.all_gather(x)
-        return add(parts.unbind()) if op == "sum" else parts.amax(0)
+        parts = self.all_gather(x.reshape(1, -1))
+        total = add(parts.unbind()) if op == "sum" else parts.amax(0)
+        return total.view(x.shape)
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """[*shape] -> [size, *shape], in rank order."""
+        """[d, ..] -> [size * d, ..], in rank order."""
         if x.nbytes > SMALL:
             return super().all_gather(x)
-        return self.all_to_all(x.expand(self.size, *x.shape))
+        return self.all_to_all(torch.cat([x] * self.size))
 
     def reduce_scatter(self, parts: Tensor) -> Tensor:
-        """[size, *shape] -> [*shape], the sum of everyone's part for this rank, in rank order."""
-        return add(self.all_to_all(parts).unbind())
+        """[size * d, ..] -> [d, ..], the sum of everyone's part for this rank, in rank order."""
+        return add(self.all_to_all(parts).chunk(self.size))

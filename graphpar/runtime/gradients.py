@@ -114,6 +114,6 @@ def sum_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def _gradient(name: str, parameter: Tensor, mesh: Mesh) -> Gradient:
-    axes = tuple(axis for axis in spread(parameter).grad_sum if mesh.sizes[axis] > 1)
+    axes = tuple(axis for axis in spread(name, parameter).grad_sum if mesh.sizes[axis] > 1)
     size = parameter.numel() * sum_dtype(parameter.dtype).itemsize
     return Gradient(name, axes, str(parameter.dtype).removeprefix("torch."), size)

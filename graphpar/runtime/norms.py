@@ -15,9 +15,9 @@ def gradient_norm(model: nn.Module, mesh: Mesh) -> Tensor:
     gives the same bits everywhere, whatever parameters a rank holds. If any gradient is NaN or infinite, the norm is.
     """
     groups: dict[tuple[int, torch.dtype], list[Tensor]] = {}
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
         if parameter.grad is not None:
-            key = _copies(parameter, mesh), parameter.grad.dtype
+            key = _copies(name, parameter, mesh), parameter.grad.dtype
             groups.setdefault(key, []).append(parameter.grad)
     total = torch.zeros((), dtype=torch.float64, device=mesh.device)
     for (copies, dtype), gradients in groups.items():
@@ -47,10 +47,10 @@ def all_finite(model: nn.Module, mesh: Mesh) -> bool:
         return not mesh.world.all_reduce(bad, "max")
 
 
-def _copies(parameter: Tensor, mesh: Mesh) -> int:
+def _copies(name: str, parameter: Tensor, mesh: Mesh) -> int:
     """How many ranks hold the same part."""
     shards = 1
-    for axis in spread(parameter).shard_axes:
+    for axis in spread(name, parameter).shard_axes:
         shards *= mesh.sizes[axis]
     return mesh.world.size // shards
 

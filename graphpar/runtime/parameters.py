@@ -10,13 +10,19 @@ from torch import Tensor, nn
 class Spread:
     """How a parameter lies on the mesh."""
 
-    grad_sum: tuple[str, ...] = ()  # after backward its gradient is a summand over these axes
-    shard_axes: tuple[str, ...] = ()  # ranks along these axes hold different parts of it
+    grad_sum: tuple[str, ...]  # after backward its gradient is a summand over these axes
+    shard_axes: tuple[str, ...]  # ranks along these axes hold different parts of it
 
 
-def spread(parameter: Tensor) -> Spread:
-    """How a parameter lies on the mesh; one that `mesh.parameter` did not make is whole everywhere."""
-    return Spread(getattr(parameter, "grad_sum", ()), getattr(parameter, "shard_axes", ()))
+def spread(name: str, parameter: Tensor) -> Spread:
+    """How a parameter lies on the mesh.
+
+    Raises ValueError for one that does not say so: `mesh.parameter` did not make it, or it is a deep copy.
+    """
+    try:
+        return Spread(parameter.grad_sum, parameter.shard_axes)  # pyright: ignore[reportAttributeAccessIssue]
+    except AttributeError:
+        raise ValueError(f"{name} was not made by mesh.parameter: how it lies on the mesh is unknown") from None
 
 
 class Parameters(nn.Module):

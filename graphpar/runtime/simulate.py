@@ -114,27 +114,27 @@ class SimulatedGroup:
         return _Coming(self._hall, self._number, meeting, x)
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """[*shape] -> [size, *shape], in rank order."""
-        return self._meet("all_gather", x, lambda parts: self._same(torch.stack(parts)))
+        """[d, ..] -> [size * d, ..], in rank order."""
+        return self._meet("all_gather", x, lambda parts: self._same(torch.cat(parts)))
 
     def reduce_scatter(self, parts: Tensor) -> Tensor:
-        """[size, *shape] -> [*shape], the sum of everyone's part for this rank, in rank order."""
+        """[size * d, ..] -> [d, ..], the sum of everyone's part for this rank, in rank order."""
 
         def combine(brought: list[Tensor]) -> list[Tensor]:
-            return [add([parts[i] for parts in brought]) for i in range(self.size)]
+            return [add(parts) for parts in zip(*(x.chunk(self.size) for x in brought), strict=True)]
 
         return self._meet("reduce_scatter", parts, combine)
 
     def all_to_all(self, parts: Tensor) -> Tensor:
-        """[size, *shape] -> [size, *shape], part i from rank i."""
+        """[size * d, ..] -> [size * d, ..], part i from rank i."""
 
         def combine(brought: list[Tensor]) -> list[Tensor]:
-            return [torch.stack([parts[i] for parts in brought]) for i in range(self.size)]
+            return [torch.cat(parts) for parts in zip(*(x.chunk(self.size) for x in brought), strict=True)]
 
         return self._meet("all_to_all", parts, combine)
 
     def all_to_all_rows(self, x: Tensor, send: Sequence[int], receive: Sequence[int]) -> Tensor:
-        """[sum(send), *shape] -> [sum(receive), *shape]; `send[i]` rows go to rank i, none is allowed."""
+        """[sum(send), ..] -> [sum(receive), ..]; `send[i]` rows go to rank i, none is allowed."""
         call = Call("all_to_all_rows", self._axis, tuple(x.shape[1:]), x.dtype)
         operand = (x.detach(), list(send), list(receive))
         meeting = self._hall.come(self._number, self._members, call, operand, self._exchange_rows)

@@ -8,6 +8,7 @@ from graphpar.runtime.blocks import cut, join, pad, take
 CASES = [
     ((6, 5), 0, 1),
     ((4, 6, 5), 1, 1),
+    ((1, 6, 5), 1, 1),
     ((4, 6), -1, 1),
     ((12, 3), 0, 3),
     ((2, 12), -1, 3),
@@ -28,7 +29,7 @@ def test_join_undoes_cut(shape, dim, blocks):
     x = whole(shape)
     parts = cut(x, 2, dim, blocks)
     assert parts.is_contiguous()
-    assert torch.equal(join(parts, dim, blocks), x)
+    assert torch.equal(join(parts, 2, dim, blocks), x)
 
 
 @pytest.mark.parametrize(("shape", "dim", "blocks"), CASES)
@@ -36,8 +37,15 @@ def test_take_is_one_part_of_cut_and_pads_to_the_whole(shape, dim, blocks):
     x = whole(shape)
     parts = cut(x, 2, dim, blocks)
     for i in range(2):
-        assert torch.equal(take(x, 2, i, dim, blocks), parts[i])
-    assert torch.equal(sum(pad(parts[i], 2, i, dim, blocks) for i in range(2)), x)
+        assert torch.equal(take(x, 2, i, dim, blocks), parts.tensor_split(2)[i])
+    assert torch.equal(sum(pad(part, 2, i, dim, blocks) for i, part in enumerate(parts.tensor_split(2))), x)
+
+
+def test_parts_that_lie_in_order_are_not_copied():
+    for shape, dim in [((6, 5), 0), ((1, 6, 5), 1)]:
+        x = whole(shape)
+        parts = cut(x, 2, dim)
+        assert join(parts, 2, dim).data_ptr() == parts.data_ptr() == x.data_ptr()
 
 
 def test_blocks_cut_each_of_q_k_and_v():

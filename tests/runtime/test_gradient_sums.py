@@ -1,5 +1,7 @@
 """Gradients are summed in buckets whose number and order depend on the model alone."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -147,6 +149,16 @@ def test_a_second_backward_in_the_last_microbatch_is_an_error():
 
     with pytest.raises(RuntimeError, match=r"gradient of \w+\.weight came after its sum had started"):
         simulate({"dp": 2, "tp": 1}, f)
+
+
+def test_a_parameter_that_does_not_say_how_it_lies_is_an_error():
+    def f(mesh):
+        model = nn.Module()
+        model.a = copy.deepcopy(mesh.parameter(2, grad_sum="dp"))
+        GradientSums(model, mesh)
+
+    with pytest.raises(ValueError, match=r"a was not made by mesh\.parameter"):
+        simulate({"dp": 2}, f)
 
 
 def test_frozen_parameters_take_no_part():
