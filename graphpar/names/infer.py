@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphpar.ir.graph import Graph, Node
+from graphpar.ir.graph import Graph, Node, Size
 from graphpar.names.atoms import Atoms
 from graphpar.names.signature import Axes, Signature
 from graphpar.ops.shapes import signature
@@ -35,9 +35,13 @@ def unify(graph: Graph) -> Unified:
     """Run every op's rule over the graph, in order."""
     atoms = Atoms()
     found: dict[Node, Signature] = {}
+    fed: dict[Size, tuple[int, ...]] = {}
     unknown: list[Node] = []
     for node in graph.nodes:
         operands = [found[a].result if isinstance(a, Node) else None for a in node.args]
+        if node.op == "input":  # all inputs are fed the same batch of the same length
+            found[node] = Signature((), tuple(fed.setdefault(s, atoms.axis(s)) for s in node.shape))
+            continue
         made = signature(node, operands, atoms)
         if made is None:
             unknown.append(node)

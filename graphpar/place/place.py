@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from graphpar.ir.axes import Axis
 from graphpar.ir.graph import Graph, Node
@@ -18,6 +19,8 @@ from graphpar.names.named import Named, Use
 from graphpar.ops.rules import LINEAR
 from graphpar.place.layout import Layout
 from graphpar.place.transitions import Transition, transitions
+
+Claims: TypeAlias = "Mapping[str, tuple[int, LayoutRule]]"
 
 # Ops that have a way of their own to run with an axis cut that others need whole (see `runtime.statistics`).
 SPLIT = frozenset({"layer_norm", "rms_norm", "softmax", "log_softmax"})
@@ -34,7 +37,7 @@ class Placed:
 
     graph: Graph
     layout: Layout
-    claims: Mapping[Node, Mapping[str, tuple[int, LayoutRule]]]
+    claims: Mapping[Node, Claims]
     refused: tuple[tuple[Node, Node, str], ...] = ()
 
 
@@ -145,7 +148,6 @@ class _Placer:
         claims = self._claims(node, use)
         if node.op == "linear" and isinstance(node.args[2], Node) and any(c[0] in use.summed for c in claims.values()):
             return self._split_bias(node, use)
-        operands = [a for a in node.args if isinstance(a, Node)]
         state = {a: self._result(node, use, claims, a) for a in self._axes()}
         passing = {a for a in self._axes() if a not in claims and self._passes(node, a)}
         state |= dict.fromkeys(passing, P)
@@ -155,7 +157,6 @@ class _Placer:
         made = replace(node, args=args, state=state, attrs=self._attrs(node, use, claims))
         self.claims[made] = claims
         self.order.append(made)
-        _ = operands
         return made
 
     def _split_bias(self, node: Node, use: Use) -> Node:
@@ -172,7 +173,7 @@ class _Placer:
     def _axes(self) -> Iterable[str]:
         return [a for a, n in self.layout.mesh.items() if n > 1]
 
-    def _result(self, node: Node, use: Use, claims: Mapping[str, tuple[int, LayoutRule]], axis: str) -> State:
+    def _result(self, node: Node, use: Use, claims: Claims, axis: str) -> State:
         if axis not in claims:
             return I
         factor = claims[axis][0]
@@ -196,7 +197,7 @@ class _Placer:
             return False
         return any(pending == set(group) & set(operands) == set(operands) for group in LINEAR.get(node.op, ()))
 
-    def _attrs(self, node: Node, use: Use, claims: Mapping[str, tuple[int, LayoutRule]]) -> Mapping[str, object]:
+    def _attrs(self, node: Node, use: Use, claims: Claims) -> Mapping[str, object]:
         split = [a for a, (f, _) in claims.items() if self._reduces(node, use, f)]
         return {**node.attrs, "split": tuple(split)} if split else node.attrs
 
@@ -211,7 +212,7 @@ class _Placer:
     # ------------------------------------------------------------ operands
 
     def _converted(
-        self, arg: Node, node: Node, index: int, claims: Mapping[str, tuple[int, LayoutRule]], passing: set[str]
+        self, arg: Node, node: Node, index: int, claims: Claims, passing: set[str]
     ) -> Node:
         view = (node.operand_axes or ())[index] if node.operand_axes else None
         value = self.new[arg]
@@ -228,9 +229,11 @@ class _Placer:
         if node.op in CLASSES:
             split = [a for a, (f, _) in claims.items() if self._is_class(node, f)]
             want |= {a: I for a in split if want[a] == R}
-        return self._convert(value, want, node, gradient=self.kinds[arg] == "data")
+        return self._convert(value, want, node, claims, gradient=self.kinds[arg] == "data")
 
-    def _convert(self, value: Node, want: Mapping[str, State], consumer: Node, *, gradient: bool) -> Node:
+    def _convert(
+        self, value: Node, want: Mapping[str, State], consumer: Node, claims: Claims, *, gradient: bool
+    ) -> Node:
         steps: list[tuple[Transition, str, State]] = []
         for axis, target in want.items():
             have = (value.state or {})[axis]
@@ -240,7 +243,7 @@ class _Placer:
                 continue
             steps += [(t, axis, target) for t in found]
         for step, axis, target in sorted(steps, key=lambda s: (s[0].order, self._depth(value, s[1], s[0]))):
-            value = self._step(value, step, axis, target, consumer)
+            value = self._step(value, step, axis, target, consumer, claims)
         return value
 
     def _depth(self, value: Node, axis: str, step: Transition) -> int:
@@ -249,27 +252,63 @@ class _Placer:
         at = list(ordered).index(axis) if axis in ordered else 0
         return at if step.order <= 2 else -at
 
-    def _step(self, value: Node, step: Transition, axis: str, target: State, consumer: Node) -> Node:
+    def _step(self, value: Node, step: Transition, axis: str, target: State, consumer: Node, claims: Claims) -> Node:
         state = I if step.op == "all_reduce" else target
         key = (value, axis, state)
         if key not in self.converted:
+            have = (value.state or {})[axis]
             made = Node(
                 step.op,
                 (value,),
-                {"axis": axis, "forward": step.forward, "backward": step.backward, "from": value.state[axis] if value.state else I},
+                {"axis": axis, "forward": step.forward, "backward": step.backward, "from": have, "rule": self._rule(value, axis, claims)},
                 value.shape,
                 value.dtype,
                 replace(consumer.origin, names=value.origin.names),
                 value.axes,
                 (value.axes,),
                 {**(value.state or {}), axis: state},
+                self._reason(step, value, axis, target, consumer, claims),
             )
             self.converted[key] = made
             self.claims[made] = {}
             self.order.append(made)
         return self.converted[key]
 
+    def _rule(self, value: Node, axis: str, claims: Claims) -> LayoutRule | None:
+        """The rule that asks for the transition: the consumer's claim, or that of what made the pending sum."""
+        if axis in claims:
+            return claims[axis][1]
+        claim = self._origin(value, axis)
+        return claim[1] if claim else None
+
+    def _origin(self, value: Node, axis: str) -> tuple[int, LayoutRule] | None:
+        """The claim on `axis` of the op that a value's state comes from."""
+        while axis not in self.claims.get(value, {}) and value.operands:
+            value = value.operands[0]
+        return self.claims.get(value, {}).get(axis)
+
+    def _reason(self, step: Transition, value: Node, axis: str, target: State, consumer: Node, claims: Claims) -> str:
+        factors = self.layout.named.factors
+        claim = factors[claims[axis][0]].name if axis in claims else None
+        leaf = consumer.origin.module.rpartition(".")[2] or consumer.op
+        made = self._origin(value, axis)
+        summed = factors[made[0]].name if made else "its parts"
+        match step.op:
+            case "grad_all_reduce":
+                return f"each rank of {axis} has its own part of {claim}" if claim else f"used on every rank of {axis}"
+            case "all_reduce" | "all_reduce_max":
+                return f"the sum over {summed}"
+            case "reduce_scatter":
+                return f"the sum over {summed}, cut by {claim}"
+            case "all_gather" | "all_gather_same":
+                what = getattr((value.state or {})[axis], "name", "it")
+                return f"{leaf} cuts {claim}, so it needs all of {what}" if claim else f"{leaf} needs all of {what}"
+            case "all_to_all":
+                return f"{leaf} cuts {claim}"
+            case _:
+                return f"this rank's part of {getattr(target, 'name', claim)}"
+
     def _resolved(self, loss: Node) -> Node:
         """The loss: pending over the axes that cut the data, one value on the others."""
         want = {a: s if a in self.layout.spec.data_axes else I for a, s in (loss.state or {}).items()}
-        return self._convert(loss, want, loss, gradient=True)
+        return self._convert(loss, want, loss, {}, gradient=True)

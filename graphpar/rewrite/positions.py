@@ -14,7 +14,7 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean, BooleanAtom, BooleanFunction
 
-from graphpar.ir.graph import Graph, Node, Size, rebuild
+from graphpar.ir.graph import Graph, Node, Origin, Size, rebuild
 
 Expr: TypeAlias = "sympy.Expr | Boolean"
 
@@ -43,8 +43,9 @@ def rewrite(graph: Graph) -> Graph:
     roots = {n for n in known if n.op != "arange" and any(u not in known for u in users[n])}
     spelled: dict[Node, Node] = {}
     shared: dict[object, Node] = {}
+    places = {n.shape[0]: n.origin for n in reversed(graph.nodes) if n.op == "arange" and n.rank == 1}
     for node in roots:
-        made = _Spelling(node, shared).write(known[node])
+        made = _Spelling(node, shared, places).write(known[node])
         if made is not None:
             spelled[node] = made
     originals = iter(graph.nodes)
@@ -271,9 +272,10 @@ _EVALUATE: dict[str, Callable[[Node, Sequence[Any]], Any]] = {
 class _Spelling:
     """Writes an expression as nodes, and the result with the shape of the node it replaces."""
 
-    def __init__(self, node: Node, shared: dict[object, Node]) -> None:
+    def __init__(self, node: Node, shared: dict[object, Node], places: Mapping[Size, Origin]) -> None:
         self.node = node
         self.shared = shared
+        self.places = places
 
     def write(self, expression: Expr) -> Node | None:
         try:
@@ -322,9 +324,10 @@ class _Spelling:
         return self.make(op, tuple(args), _broadcast(shapes), {}, dtype)
 
     def make(self, op: str, args: tuple[Any, ...], shape: tuple[Size, ...], attrs: dict[str, Any], dtype: str) -> Node:
-        key = (op, args, shape, tuple(attrs.items()), dtype, self.node.origin.module)
+        origin = self.places.get(shape[0], self.node.origin) if op == "arange" else self.node.origin
+        key = (op, args, shape, tuple(attrs.items()), dtype, origin.module)
         if key not in self.shared:
-            self.shared[key] = Node(op, args, attrs, shape, dtype, self.node.origin)
+            self.shared[key] = Node(op, args, attrs, shape, dtype, origin)
         return self.shared[key]
 
 

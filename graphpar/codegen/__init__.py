@@ -1,0 +1,1 @@
+"""From a placed graph to Python that a person would have written."""

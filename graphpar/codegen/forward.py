@@ -1,0 +1,320 @@
+"""The forward method of one body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sympy
+
+from graphpar.codegen.express import Text, cut_all, write
+from graphpar.codegen.local import Cuts, blocks, cuts, symbols
+from graphpar.codegen.tree import Body, Call, Item, LoopCall, Statement, makes, reads
+from graphpar.codegen.variables import Variables, wishes
+from graphpar.ir.axes import spell_all
+from graphpar.ir.graph import Graph, Node, Size
+from graphpar.ir.states import Partial, Shard
+
+WIDTH = 88
+_OWN_LINE = frozenset({"linear", "sdpa", "embedding", "layer_norm", "rms_norm", "cross_entropy", "dropout", "matmul", "softmax", "arange"})
+_SHAPES = frozenset({"reshape", "permute", "unsqueeze", "expand", "slice", "select", "cast", "upcast"})
+
+
+@dataclass(frozen=True)
+class Program:
+    """What every body needs to know of the whole: graph, mesh sizes, the order of mesh axes."""
+
+    graph: Graph
+    mesh: Mapping[str, int]
+    order: Sequence[str]
+    users: Mapping[Node, Sequence[Node]]
+    exact: bool = False  # whether random numbers are those of one device
+
+    def cuts(self, node: Node) -> Cuts:
+        """The cuts of a value."""
+        return cuts(node, self.mesh, self.order)
+
+    def shape(self, node: Node) -> str:
+        """The named local shape of a value, with what is still pending."""
+        text = spell_all(node.axes or (), self.cuts(node).marks()) or "scalar"
+        pending = [a for a, s in (node.state or {}).items() if isinstance(s, Partial) and self.mesh[a] > 1]
+        return f"{text}   partial({', '.join(pending)})" if pending else text
+
+
+@dataclass
+class Line:
+    """One line of code with the shape and the reason that stand behind it."""
+
+    code: str
+    shape: str = ""
+    reason: str = ""
+    indent: int = 2
+
+
+@dataclass
+class Forward:
+    """A written forward method, and what the class needs for it."""
+
+    arguments: list[str]
+    lines: list[Line]
+    axes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    streams: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    imports: set[str] = field(default_factory=set[str])
+    result: str = ""
+
+
+def forward(body: Body, program: Program, callee: Callable[[Body], str]) -> Forward:
+    """Write the forward method of a body. `callee` gives the attribute path of a child, such as `attn` or `mlp[1]`."""
+    return _Writer(body, program, callee).run()
+
+
+class _Writer:
+    def __init__(self, body: Body, program: Program, callee: Callable[[Body], str]) -> None:
+        self.body = body
+        self.program = program
+        self.callee = callee
+        self.result = Forward([], [])
+        self.items = body.items
+        self.statement_of = {i.node: k for k, i in enumerate(self.items) if isinstance(i, Statement)}
+        self.nested = self._nested()
+        self.groups = self._groups()
+        self.variables = Variables(self._last_use())
+        self.now = 0
+
+    # ------------------------------------------------------------ planning
+
+    def _last_use(self) -> dict[Node, int]:
+        found: dict[Node, int] = {}
+        for k, item in enumerate(self.items):
+            at = self._written_at(item, k)
+            for value in reads(item):
+                found[value] = max(found.get(value, -1), at)
+        for value in self.body.outputs:
+            found[value] = len(self.items) + 1
+        return found
+
+    def _written_at(self, item: Item, k: int) -> int:
+        """The statement in which an item ends up: a nested op is written where it is used."""
+        while isinstance(item, Statement) and item.node in self.nested:
+            (user,) = self.program.users[item.node]
+            k = self.statement_of[user]
+            item = self.items[k]
+        return k
+
+    def _nested(self) -> set[Node]:
+        found: set[Node] = set()
+        for item in self.items:
+            if isinstance(item, Statement) and self._may_nest(item.node):
+                found.add(item.node)
+        return found
+
+    def _may_nest(self, node: Node) -> bool:
+        users = self.program.users[node]
+        if node.op in _OWN_LINE or "forward" in node.attrs or node in self.body.outputs or len(users) != 1:
+            return False
+        (user,) = users
+        once = sum(a is node for a in user.args) == 1
+        if not once or user not in self.statement_of or node.op in ("piece", "segment") or "forward" in user.attrs:
+            return False
+        same = node.origin.line == user.origin.line and node.origin.file == user.origin.file
+        return same and node.origin.module == user.origin.module and (node.op in _SHAPES or user.op not in _OWN_LINE)
+
+    def _groups(self) -> dict[Node, list[Node]]:
+        """Parts of one dimension that are all used are cut in one statement."""
+        found: dict[Node, list[Node]] = {}
+        parts: dict[tuple[Node, str, int], list[Node]] = {}
+        for item in self.items:
+            if isinstance(item, Statement) and item.node.op in ("piece", "segment"):
+                node = item.node
+                parts.setdefault((node.operands[0], node.op, node.attrs["dim"]), []).append(node)
+        for members in parts.values():
+            first = members[0]
+            count = first.attrs.get("count") or len(first.attrs["sizes"])
+            if sorted(m.attrs["index"] for m in members) == list(range(count)):
+                for member in members:
+                    found[member] = sorted(members, key=lambda m: m.attrs["index"])
+        return found
+
+    # ------------------------------------------------------------ writing
+
+    def run(self) -> Forward:
+        for value in self.body.inputs:
+            self.result.arguments.append(self.variables.give(value, self._wishes(value), -1))
+        done: set[Node] = set()
+        for k, item in enumerate(self.items):
+            self.now = k
+            match item:
+                case Statement(node) if node in self.nested or node in done:
+                    continue
+                case Statement(node) if node in self.groups:
+                    done |= set(self.groups[node])
+                    self._cut(self.groups[node])
+                case Statement(node):
+                    self._statement(node)
+                case Call():
+                    self._call(item)
+                case LoopCall():
+                    self._loop(item)
+        self._return()
+        return self.result
+
+    def _wishes(self, value: Node) -> list[str]:
+        if value.op == "loop_enter":
+            leave = next(n for n in self.program.graph.nodes if n.op == "loop_leave" and n.attrs == value.attrs)
+            return [w for a in leave.operands for w in wishes(a)]
+        if value.op == "loop_leave":
+            return [w for a in value.operands for w in wishes(a)]
+        leaf = value.origin.module.rpartition(".")[2]
+        return wishes(value, leaf if leaf.isidentifier() else "")
+
+    def _statement(self, node: Node) -> None:
+        text = write(node, self).text
+        name = self.variables.give(node, self._wishes(node), self.now)
+        self._line(f"{name} = {text}", node)
+
+    def _line(self, code: str, node: Node) -> None:
+        self.result.lines.append(Line(code, self.program.shape(node), node.note))
+
+    def _cut(self, members: list[Node]) -> None:
+        text = cut_all(members[0], self)
+        names = [self.variables.give(m, self._wishes(m), self.now) for m in members]
+        if self.program.shape(members[0]) == self.program.shape(members[-1]):
+            self._line(f"{', '.join(names)} = {text}", members[0])
+        else:
+            shapes = dict.fromkeys(self.program.shape(m) for m in members)
+            self.result.lines.append(Line(f"{', '.join(names)} = {text}", ", ".join(shapes)))
+
+    def _call(self, item: Call) -> None:
+        args = ", ".join(self.operand(v).text for v in item.body.inputs)
+        names = [self.variables.give(v, self._wishes(v), self.now) for v in item.body.outputs]
+        self.result.lines.append(
+            Line(f"{', '.join(names)} = self.{self.callee(item.body)}({args})", ", ".join(self.program.shape(v) for v in item.body.outputs))
+        )
+
+    def _loop(self, item: LoopCall) -> None:
+        carried: list[str] = []
+        for enter, leave in zip(item.enters, item.leaves, strict=True):
+            start = self.operand(enter.operands[0]).text
+            name = self.variables.give(leave, [start, *self._wishes(leave)], self.now)
+            carried.append(name)
+            if name != start:
+                self.result.lines.append(Line(f"{name} = {start}", self.program.shape(enter)))
+        entered = set(item.enters)
+        others = dict.fromkeys(v for b in item.bodies for v in b.inputs if v not in entered)
+        args = ", ".join([*carried, *(self.operand(v).text for v in others)])
+        parts = item.loop.path.removeprefix(f"{self.body.path}." if self.body.path else "")
+        word = _member(parts.rpartition(".")[2])
+        self.result.lines.append(Line(f"for {word} in self.{parts}:"))
+        self.result.lines.append(
+            Line(f"{', '.join(carried)} = {word}({args})", ", ".join(self.program.shape(n) for n in item.leaves), indent=3)
+        )
+
+    def _return(self) -> None:
+        outputs = self.body.outputs
+        names = ", ".join(self.operand(o).text for o in outputs)
+        last = self.result.lines[-1] if self.result.lines else None
+        if len(outputs) == 1 and last is not None and last.code.startswith(f"{names} = ") and last.indent == 2:
+            last.code = f"return {last.code.removeprefix(f'{names} = ')}"
+        else:
+            self.result.lines.append(Line(f"return {names}"))
+        self.result.result = "Tensor" if len(outputs) == 1 else f"tuple[{', '.join(['Tensor'] * len(outputs))}]"
+
+    # ------------------------------------------------------------ Scope
+
+    def operand(self, node: Node) -> Text:
+        if node in self.nested:
+            return write(node, self)
+        if node in self.variables.names:
+            return Text(self.variables.names[node])
+        if node.op in ("parameter", "buffer"):
+            return Text(f"self.{attribute(node.attrs['name'], self.body.path)}")
+        if node.op == "constant":
+            return write(node, self)
+        raise KeyError(f"{node} is not known in {self.body.path or 'the model'}")
+
+    def axis(self, names: Sequence[str]) -> str:
+        live = tuple(n for n in names if self.program.mesh[n] > 1)
+        attr = "_".join(live)
+        self.result.axes[attr] = live
+        return f"self.{attr}"
+
+    def local(self, node: Node) -> Cuts:
+        return self.program.cuts(node)
+
+    def size(self, size: Size, *, of: Node) -> str:
+        if isinstance(size, int):
+            return str(size)
+        found = {s: self._measure(s) for s in symbols(size)}
+        value = sympy.simplify(size.subs({s: v for s, (_, v) in found.items()}))
+        text = str(value)
+        for s, (place, _) in found.items():
+            text = text.replace(_stand_in(s).name, place)
+        return text
+
+    def _measure(self, symbol: sympy.Symbol) -> tuple[str, sympy.Expr]:
+        """Where a size can be read off in this body, and the symbol in terms of what is read."""
+        known = [n for n in self.variables.names if n.op in ("input", "loop_enter")]
+        for value in (*known, *self.variables.names):
+            if self.variables.holder.get(self.variables.names[value]) is not value:
+                continue
+            local = self.program.cuts(value)
+            for dim, axis in enumerate(value.axes or ()):
+                if axis.plain and len(axis.product) == 1 and axis.product[0].size == symbol:
+                    parts = local.parts(axis.product[0])
+                    return f"{self.variables.names[value]}.shape[{dim}]", _stand_in(symbol) * parts
+        raise KeyError(f"no value in {self.body.path or 'the model'} has the size {symbol}")
+
+    def need(self, name: str) -> str:
+        self.result.imports.add(name)
+        return name
+
+    def stream(self, node: Node) -> tuple[str, str]:
+        view = (*(node.operands[0].axes or ())[:-1], (node.operands[1].axes or ())[-2]) if node.op == "sdpa" else node.axes or ()
+        local = self.program.cuts(node)
+        cut: list[str] = []
+        names: list[str] = []
+        for dim, axis in enumerate(view):
+            for factor in axis.factors:
+                for mesh_axis in local.by_factor.get(factor.id, ()):
+                    names.append(mesh_axis)
+                    if self.program.exact:
+                        count = blocks(axis, factor.id, local)
+                        cut.append(f"({dim}, {self.axis((mesh_axis,))}, {self.size(count, of=node) if not isinstance(count, tuple) else count})")
+        live = tuple(a for a in self.program.mesh if a in names)
+        attr = "random" if self.result.streams.get("random", live) == live else "_".join(["random", *live])
+        self.result.streams[attr] = live
+        return f"self.{attr}", f"({', '.join(cut)}{',' if len(cut) == 1 else ''})" if cut else ""
+
+    def device(self) -> str:
+        for value, name in self.variables.names.items():
+            if self.variables.holder.get(name) is value:
+                return f"{name}.device"
+        return "self.device"
+
+
+def attribute(name: str, path: str) -> str:
+    """How `self` reaches a tensor or module below the module at `path`: `c_attn.weight`, `mlp[0].weight`."""
+    rest = name.removeprefix(f"{path}.") if path else name
+    text = ""
+    for part in rest.split("."):
+        text += f"[{part}]" if part.isdigit() else f".{part}" if text else part
+    return text
+
+
+def _stand_in(symbol: sympy.Symbol) -> sympy.Symbol:
+    return sympy.Symbol(f"local_{symbol.name}", integer=True, positive=True)
+
+
+def _member(plural: str) -> str:
+    """What one member of a list is called."""
+    if plural.endswith("s") and len(plural) > 3:
+        return plural[:-1]
+    return "block"
+
+
+def sharded(node: Node) -> bool:
+    """Whether some mesh axis cuts the value."""
+    return any(isinstance(s, Shard) for s in (node.state or {}).values())
+
+
+__all__ = ["Forward", "Line", "Program", "attribute", "forward", "makes", "sharded"]

@@ -1,0 +1,50 @@
+"""Lines with their comments in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphpar.codegen.forward import Line
+
+CODE = 76  # where the shapes begin, unless a line is longer
+LONGEST = 112  # a longer line is broken
+SHAPE = 34  # the width of the shapes, unless one is longer
+
+
+def columns(lines: Sequence[Line]) -> list[str]:
+    """The lines as text: code, then the shape, then the reason."""
+    lines = [part for line in lines for part in _broken(line)]
+    code = ["    " * line.indent + line.code for line in lines]
+    commented = [len(c) for c, line in zip(code, lines, strict=True) if line.shape and len(c) <= CODE]
+    start = max(commented, default=0) + 2
+    return [_one(c, line, start) for c, line in zip(code, lines, strict=True)]
+
+
+def _one(code: str, line: Line, start: int) -> str:
+    if not line.shape and not line.reason:
+        return code
+    comment = f"# {line.shape:<{SHAPE}}  {line.reason}".rstrip() if line.reason else f"# {line.shape}"
+    return f"{code:<{start - 2}}  {comment}"
+
+
+def _broken(line: Line) -> list[Line]:
+    """A call that is too long for one line, with its arguments on a line of their own."""
+    if len(line.code) + 4 * line.indent <= LONGEST or not line.code.endswith(")"):
+        return [line]
+    start = _opening(line.code)
+    inner = f"{line.code[start + 1 : -1]},"
+    return [
+        Line(line.code[: start + 1], indent=line.indent),
+        Line(inner, indent=line.indent + 1),
+        Line(")", line.shape, line.reason, line.indent),
+    ]
+
+
+def _opening(code: str) -> int:
+    """Where the bracket opens that the last character closes."""
+    depth = 0
+    for at in range(len(code) - 1, -1, -1):
+        depth += (code[at] in ")]}") - (code[at] in "([{")
+        if depth == 0:
+            return at
+    return 0

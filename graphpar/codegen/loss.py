@@ -1,0 +1,69 @@
+"""The loss of a training program: a sum over labels, divided once by a count that the caller knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from graphpar.codegen.forward import Line, Program, forward
+from graphpar.codegen.layout import columns
+from graphpar.codegen.tree import Body, Statement
+from graphpar.ir.graph import Graph, Node, reachable, rebuild
+from graphpar.ir.states import I
+
+COUNT = "count"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels that a mean cross-entropy counts: the value it compares with, and the one it ignores."""
+
+    value: Node
+    ignore: int
+
+
+def divide_by_count(graph: Graph) -> Graph:
+    """Give every mean cross-entropy the number of labels as an operand of its own: an input of the program."""
+    count = Node("input", (), {"name": COUNT}, (), "int64", axes=(), operand_axes=())
+
+    def rule(node: Node) -> Node | None:
+        if node.op != "cross_entropy" or node.attrs["reduction"] != "mean":
+            return None
+        axes = (*(node.operand_axes or (None, None)), ())
+        known = replace(count, state=dict.fromkeys(node.state or {}, I))
+        return replace(node, args=(*node.args, known), operand_axes=axes)
+
+    return _one_count(rebuild(graph, rule))
+
+
+def _one_count(graph: Graph) -> Graph:
+    kept: dict[str, Node] = {}
+    return rebuild(graph, lambda n: kept.setdefault(COUNT, n) if n.op == "input" and n.attrs["name"] == COUNT else None)
+
+
+def labels(graph: Graph) -> Labels | None:
+    """The labels of the graph's mean cross-entropy, before they are cut over axes that do not cut the data."""
+    for node in graph.nodes:
+        if node.op == "cross_entropy" and node.attrs["reduction"] == "mean":
+            value = node.operands[1]
+            while "forward" in value.attrs:
+                (value,) = value.operands
+            return Labels(value, node.attrs["ignore"])
+    return None
+
+
+def count_method(graph: Graph, program: Program, found: Labels) -> list[str]:
+    """The method that counts the labels of a batch on this rank."""
+    inside = reachable([found.value])
+    users: Mapping[Node, list[Node]] = {n: [u for u in program.users[n] if u in inside] for n in inside}
+    items = [Statement(n) for n in graph.nodes if n in inside and n.op != "input"]
+    inputs = [n for n in graph.nodes if n.op == "input" and n.attrs["name"] != COUNT]
+    body = Body("", list(items), inputs, [found.value])
+    made = forward(body, replace(program, users=users), lambda _: "")
+    last = made.lines[-1]
+    value = last.code.removeprefix("return ")
+    counted = Line(f"return ({value} != {found.ignore}).sum()")
+    head = f"def {COUNT}(self, {', '.join(f'{n}: Tensor' for n in made.arguments)}) -> Tensor:"
+    doc = Line('"""How many labels of this rank the loss counts."""')
+    lines = [Line(head, indent=1), doc, *made.lines[:-1], counted]
+    return columns(lines)

@@ -1,0 +1,240 @@
+"""model.py: one class per distinct module of the source, the source's attribute names, a loop for the layers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from graphpar.codegen.forward import Forward, Line, Program, attribute, forward
+from graphpar.codegen.layout import columns
+from graphpar.codegen.tree import Body, Call, LoopCall
+from graphpar.ir.graph import Loop, Node, Tensor
+
+
+@dataclass
+class Class:
+    """One class to be written: the paths it stands for and its text without the name."""
+
+    name: str
+    source: str
+    paths: list[str]
+    lines: list[str]
+    imports: set[str]
+    uses: set[str] = field(default_factory=set[str])
+
+
+def module(root: Body, program: Program, header: str, *, runtime: str = "graphpar.runtime", extra: Sequence[str] = ()) -> str:
+    """The text of model.py. `extra` are the lines of further methods of the model's class."""
+    writer = _Module(program, list(extra))
+    writer.write(root)
+    text = "\n\n\n".join(c.text() for c in writer.rendered())
+    names = sorted({"Mesh"} | writer.imports(), key=lambda n: (not n[0].isupper(), n))
+    return f"{header}\n{_imports(text, names, runtime)}\n\n\n{text}\n"
+
+
+def _imports(text: str, names: Sequence[str], runtime: str) -> str:
+    lines = ["import torch"] if re.search(r"\btorch\.", text) else []
+    lines += ["import torch.nn.functional as F"] if re.search(r"\bF\.", text) else []
+    lines += ["from torch import Tensor, nn", ""]
+    one = f"from {runtime} import {', '.join(names)}"
+    if len(one) <= 100:
+        return "\n".join([*lines, one])
+    return "\n".join([*lines, f"from {runtime} import (", *(f"    {n}," for n in names), ")"])
+
+
+@dataclass
+class _Rendered:
+    """A class with its final name."""
+
+    owner: Class
+    name: str
+    methods: list[str]
+
+    def text(self) -> str:
+        head = f"class {self.name}(nn.Module):"
+        paths = ", ".join(p for p in self.owner.paths if p)
+        doc = [f'    """{paths}"""', ""] if paths else []
+        return "\n".join([head, *doc, *self.methods])
+
+
+class _Module:
+    def __init__(self, program: Program, extra: list[str]) -> None:
+        self.program = program
+        self.graph = program.graph
+        self.extra = extra
+        self.classes: dict[str, Class] = {}
+        self.by_path: dict[str, Class] = {}
+        self.bodies: dict[str, Body] = {}
+        self.order: list[Class] = []
+
+    # ------------------------------------------------------------ classes
+
+    def write(self, body: Body) -> Class:
+        """Write the classes below a body, then its own; equal texts are one class."""
+        self.bodies[body.path] = body
+        for item in body.items:
+            for child in [item.body] if isinstance(item, Call) else item.bodies if isinstance(item, LoopCall) else []:
+                if child.path not in self.by_path:
+                    self.write(child)
+        made = forward(body, self.program, lambda child: attribute(child.path, body.path))
+        init, imports = self.init(body, made)
+        lines = [*init, "", *self.method(body, made), *(["", *self.extra] if body.path == "" and self.extra else [])]
+        module = self.graph.modules[self.graph.members(body.path)[0]]
+        key = "\n".join([module.cls, *lines])
+        if key not in self.classes:
+            name = self.name_for(module.cls, body.path)
+            self.classes[key] = Class(name, module.cls, [], lines, imports | made.imports)
+            self.order.append(self.classes[key])
+        found = self.classes[key]
+        found.paths.append(body.path)
+        self.by_path[body.path] = found
+        return found
+
+    def name_for(self, cls: str, path: str) -> str:
+        taken = {c.name for c in self.order}
+        if cls not in taken:
+            return cls
+        last = path.rpartition(".")[2]
+        wishes = [] if last.startswith("*") or last.isdigit() else [_camel(last)]
+        return next(n for n in [*wishes, *(f"{cls}{letter}" for letter in "BCDEFGHIJKLMNOPQRSTUVWXYZ")] if n not in taken)
+
+    def rendered(self) -> list[_Rendered]:
+        return [_Rendered(c, c.name, c.lines) for c in self.order]
+
+    def imports(self) -> set[str]:
+        return {name for c in self.order for name in c.imports}
+
+    # ------------------------------------------------------------ methods
+
+    def method(self, body: Body, made: Forward) -> list[str]:
+        arguments = ", ".join(["self", *(f"{a}: Tensor" for a in made.arguments)])
+        head = Line(f"def forward({arguments}) -> {made.result}:", ", ".join(map(self.program.shape, body.inputs)), indent=1)
+        return columns([head, *made.lines])
+
+    def init(self, body: Body, made: Forward) -> tuple[list[str], set[str]]:
+        lines = [Line("def __init__(self, mesh: Mesh) -> None:", indent=1), Line("super().__init__()")]
+        for attr, names in made.axes.items():
+            lines.append(Line(f"self.{attr} = mesh[{', '.join(repr(n) for n in names)}]".replace("'", '"')))
+        for attr, names in made.streams.items():
+            lines.append(Line(f"self.{attr} = mesh.random({', '.join(repr(n) for n in names)})".replace("'", '"')))
+        imports: set[str] = set()
+        lines += _Members(self, body, imports).lines()
+        return columns(lines), imports
+
+    def loop_members(self, loop: Loop) -> str:
+        """The members of a loop as an expression whose length does not depend on how many there are."""
+        names = [self.by_path[f"{loop.path}.{loop.part(k)}"].name for k in range(len(set(loop.kinds)))]
+        if len(set(names)) == 1:
+            return f"nn.ModuleList({names[0]}(mesh) for _ in range({len(loop.kinds)}))"
+        period = _period(loop.kinds)
+        if len(period) < len(loop.kinds):
+            cycle = ", ".join(names[k] for k in period)
+            times = len(loop.kinds) // len(period)
+            return f"nn.ModuleList(block(mesh) for _ in range({times}) for block in ({cycle}))"
+        runs = " + ".join(f"[{names[k]}]" + (f" * {n}" if n > 1 else "") for k, n in _runs(loop.kinds))
+        return f"nn.ModuleList(block(mesh) for block in {runs})"
+
+
+class _Members:
+    """The lines of `__init__` that make parameters and children."""
+
+    def __init__(self, owner: _Module, body: Body, imports: set[str]) -> None:
+        self.owner = owner
+        self.graph = owner.graph
+        self.body = body
+        self.imports = imports
+        self.tensors = {n.attrs["name"]: n for n in self.graph.nodes if n.op in ("parameter", "buffer")}
+
+    def lines(self) -> list[Line]:
+        found: list[Line] = []
+        for name in self.children(self.body.path):
+            found += self.member(name, f"self.{name} = ", "", 2)
+        return found
+
+    def children(self, path: str) -> list[str]:
+        """What a module holds, in the source's order: tensors first, then modules with tensors or bodies below them."""
+        prefix = f"{path}." if path else ""
+        own = [n.removeprefix(prefix) for n in self.tensors if n.startswith(prefix) and "." not in n.removeprefix(prefix)]
+        names = [*self.tensors, *self.owner.by_path, *self.graph.loops]
+        below = {n.removeprefix(prefix).split(".")[0] for n in names if n.startswith(prefix) and n != path}
+        real = self.graph.members(path)[0]
+        start = f"{real}." if real else ""
+        order = [p.removeprefix(start) for p in self.graph.modules if p.startswith(start) and p != real]
+        return [*own, *(c for c in order if "." not in c and c in below)]
+
+    def member(self, name: str, head: str, tail: str, indent: int) -> list[Line]:
+        path = f"{self.body.path}.{name}" if self.body.path else name
+        return self.at(path, head, tail, indent)
+
+    def at(self, path: str, head: str, tail: str, indent: int) -> list[Line]:
+        if path in self.tensors:
+            code, comment = self.tensor(self.tensors[path])
+            if self.tensors[path].op == "buffer" and head.startswith("self."):
+                name = path.rpartition(".")[2]
+                persistent = "" if self.info(self.tensors[path]).persistent else ", persistent=False"
+                return [Line(f'self.register_buffer("{name}", {code}{persistent})', comment, indent=indent)]
+            return [Line(f"{head}{code}{tail}", comment, indent=indent)]
+        if path in self.graph.loops:
+            return [Line(f"{head}{self.owner.loop_members(self.graph.loops[path])}{tail}", indent=indent)]
+        if path in self.owner.by_path:
+            return [Line(f"{head}{self.owner.by_path[path].name}(mesh){tail}", indent=indent)]
+        return self.holder(path, head, tail, indent)
+
+    def holder(self, path: str, head: str, tail: str, indent: int) -> list[Line]:
+        """A module without a body: it only holds what its caller uses."""
+        self.imports.add("Parameters")
+        children = self.children(path)
+        inner: list[Line] = []
+        for child in children:
+            key = f'**{{"{child}": ' if child.isdigit() else f"{child}="
+            inner += self.at(f"{path}.{child}", key, "}," if child.isdigit() else ",", indent + 1)
+        if len(inner) == 1 and not children[0].isdigit():
+            line = inner[0]
+            return [Line(f"{head}Parameters({line.code.removesuffix(',')}){tail}", line.shape, line.reason, indent)]
+        return [Line(f"{head}Parameters(", indent=indent), *inner, Line(f"){tail}", indent=indent)]
+
+    def info(self, node: Node) -> Tensor:
+        return self.graph.tensors[self.graph.members(node.attrs["name"])[0]]
+
+    def tensor(self, node: Node) -> tuple[str, str]:
+        program, info = self.owner.program, self.info(node)
+        local = program.cuts(node)
+        sizes = [str(local.axis(a)) for a in node.axes or ()]
+        options = [f'sharded="{" ".join(axes)}"'] if (axes := _sharding(node, program)) else []
+        if node.op == "buffer":
+            dtype = f"dtype=torch.{node.dtype}"
+            persistent = [] if info.persistent else ["persistent=False"]
+            return f"mesh.buffer({', '.join([*sizes, dtype, *persistent])})", program.shape(node)
+        options += [f'grad_sum="{" ".join(node.attrs["grad_sum"])}"'] if node.attrs.get("grad_sum") else []
+        options += ["trainable=False"] if not info.trainable else []
+        padded = [f"{f.size} padded to {local.size(f) * local.parts(f)}" for a in node.axes or () for f in a.factors if isinstance(f.size, int) and f.size % local.parts(f)]
+        also = [f"also {alias}" for alias in info.aliases]
+        comment = program.shape(node) + "".join(f"   {note}" for note in [*padded, *also])
+        return f"mesh.parameter({', '.join([*sizes, *options])})", comment
+
+
+def _sharding(node: Node, program: Program) -> list[str]:
+    found = {a for axes in program.cuts(node).by_factor.values() for a in axes}
+    return [a for a in program.mesh if a in found]
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _period(kinds: Sequence[int]) -> Sequence[int]:
+    for length in range(1, len(kinds)):
+        if len(kinds) % length == 0 and list(kinds) == list(kinds[:length]) * (len(kinds) // length):
+            return kinds[:length]
+    return kinds
+
+
+def _runs(kinds: Sequence[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for kind in kinds:
+        if found and found[-1][0] == kind:
+            found[-1] = (kind, found[-1][1] + 1)
+        else:
+            found.append((kind, 1))
+    return found

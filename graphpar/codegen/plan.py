@@ -1,0 +1,260 @@
+"""plan.json: every decision of the compiler as one document."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphpar.codegen.forward import Program
+from graphpar.codegen.local import Cuts
+from graphpar.codegen.loss import COUNT, Labels
+from graphpar.codegen.tree import Body, Call, LoopCall, Statement
+from graphpar.ir.axes import Axis
+from graphpar.ir.graph import Graph, Node, Size
+from graphpar.ir.states import Shard
+from graphpar.language.schema import LayoutRule, Spec
+from graphpar.names.named import Named
+
+VERSION = 1
+
+
+def plan(
+    graph: Graph, root: Body, program: Program, named: Named, spec: Spec, labels: Labels | None, source: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The document. Sizes that depend on batch and seq are written as expressions in these two."""
+    return {
+        "version": VERSION,
+        "source": dict(source),
+        "class": graph.modules[""].cls,
+        "mesh": dict(program.mesh),
+        "data_axes": [a for a in spec.data_axes if program.mesh[a] > 1] or list(spec.data_axes),
+        "layout": [str(rule) for rule in spec.layout],
+        "dims": {name: size for name, size in named.sizes().items()},
+        "inputs": [_input(n, program) for n in graph.inputs if n.attrs["name"] != COUNT],
+        "count": labels is not None,
+        "ignore_index": labels.ignore if labels else -100,
+        "labels": "same" if labels and any(n.op in ("pad", "slice") for n in _chain(labels.value)) else "next",
+        "vocab": named.sizes().get("vocab"),
+        "max_seq": _longest(named),
+        "seq_multiple": _multiple(graph, program),
+        "parameters": _tensors(graph, program, "parameter"),
+        "buffers": _tensors(graph, program, "buffer"),
+        "collectives": collectives(root, program),
+    }
+
+
+def digest(text: str) -> str:
+    """A short hash of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _chain(node: Node) -> list[Node]:
+    return [node, *(n for a in node.operands for n in _chain(a))]
+
+
+def _input(node: Node, program: Program) -> dict[str, Any]:
+    local = program.cuts(node)
+    cut = {
+        str(dim): [m for f in axis.factors for m in local.by_factor.get(f.id, ())] for dim, axis in enumerate(node.axes or ())
+    }
+    return {
+        "name": node.attrs["name"],
+        "dtype": node.dtype,
+        "axes": program.shape(node),
+        "cut": {dim: axes for dim, axes in cut.items() if axes},
+    }
+
+
+def _longest(named: Named) -> int | None:
+    """The longest sequence that every position table has a row for."""
+    lengths = [
+        _reach(node)
+        for node in named.graph.nodes
+        if node.op == "embedding" and node.operands[0].op == "parameter" and _is_positions(node.operands[1])
+    ]
+    return min(lengths) if lengths else None
+
+
+def _is_positions(node: Node) -> bool:
+    return all(n.op not in ("input", "parameter") for n in _chain(node)) and any(n.op == "arange" for n in _chain(node))
+
+
+def _reach(node: Node) -> int:
+    table, ids = node.operands
+    offset = sum(int(a) for n in _chain(ids) if n.op == "add" for a in n.args if isinstance(a, int))
+    return int(table.shape[0]) - offset  # type: ignore[arg-type]
+
+
+def _multiple(graph: Graph, program: Program) -> int:
+    """What the sequence length must divide by: the most parts that some value cuts it into."""
+    most = 1
+    for node in graph.nodes:
+        local = program.cuts(node)
+        for axis in node.axes or ():
+            for factor in axis.factors:
+                if factor.name == "seq":
+                    most = max(most, local.parts(factor))
+    return most
+
+
+def _tensors(graph: Graph, program: Program, op: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for node in graph.nodes:
+        if node.op == op:
+            for name in graph.members(node.attrs["name"]):
+                found[name] = _tensor(graph, node, name, program)
+    order = list(graph.tensors)
+    return dict(sorted(found.items(), key=lambda entry: order.index(entry[0])))
+
+
+def _tensor(graph: Graph, node: Node, name: str, program: Program) -> dict[str, Any]:
+    info, local = graph.tensors[name], program.cuts(node)
+    entry: dict[str, Any] = {
+        "shape": list(info.shape),
+        "local_shape": [local.axis(a) for a in node.axes or ()],
+        "dtype": info.dtype,
+        "axes": program.shape(node),
+        "dims": [_dim(a, local) for a in node.axes or ()],
+    }
+    if info.aliases:
+        entry["aliases"] = list(info.aliases)
+    if node.op == "buffer":
+        return {**entry, "persistent": info.persistent}
+    sharded = {a for axes in local.by_factor.values() for a in axes}
+    return {
+        **entry,
+        "trainable": info.trainable,
+        "grad_sum": list(node.attrs.get("grad_sum", ())),
+        "sharded": [a for a in program.mesh if a in sharded],
+    }
+
+
+def _dim(axis: Axis, local: Cuts) -> list[list[list[Any]]]:
+    """A dimension as segments of factors: [size, padded if need be, and the mesh axes that cut it]."""
+    return [
+        [[_whole(local.size(f), local.parts(f)), list(local.by_factor.get(f.id, ()))] for f in segment] or [[1, []]]
+        for segment in axis.segments
+    ]
+
+
+def _whole(size: Size, parts: int) -> int:
+    return int(size) * parts  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- collectives
+
+
+def collectives(root: Body, program: Program) -> list[dict[str, Any]]:
+    """What runs forward, in order; a loop holds one list per kind. Backward runs in the opposite order.
+
+    Each entry names both directions: `forward` and `backward` are the kinds of collective, or null.
+    """
+    found: list[dict[str, Any]] = []
+    for item in root.items:
+        match item:
+            case Statement(node):
+                found += _of(node, program)
+            case Call(body):
+                found += collectives(body, program)
+            case LoopCall(loop, bodies):
+                inner = [collectives(body, program) for body in bodies]
+                if any(inner):
+                    found.append({"loop": loop.path, "kinds": list(loop.kinds), "bodies": inner})
+    return found
+
+
+def _of(node: Node, program: Program) -> list[dict[str, Any]]:
+    if "forward" in node.attrs:
+        return [_transition(node, program)] if node.attrs["forward"] or node.attrs["backward"] else []
+    return _inner(node, program) if node.attrs.get("split") else []
+
+
+def _transition(node: Node, program: Program) -> dict[str, Any]:
+    (x,) = node.operands
+    before, after = (_elements(n, program) for n in (x, node))
+    forward, backward = node.attrs["forward"], node.attrs["backward"]
+    return {
+        "op": node.op,
+        "axis": node.attrs["axis"],
+        "forward": forward,
+        "forward_elements": before if forward else None,
+        "backward": backward,
+        "backward_elements": after if backward else None,
+        "dtype": node.dtype,
+        "shape": program.shape(node),
+        **_place(node),
+        "reason": node.note,
+        "rule": _rule(node.attrs.get("rule")),
+    }
+
+
+def _inner(node: Node, program: Program) -> list[dict[str, Any]]:
+    """The collectives inside ops that run over a cut axis in their own way (see the runtime's docstrings)."""
+    axis = " ".join(a for a in node.attrs["split"])
+    tokens = {
+        "cross_entropy": lambda: ("all_gather", f"2*({_elements(node.operands[1], program)})", None, None),
+        "layer_norm": lambda: ("all_gather", f"2*({_rows(node, program)})", "all_reduce", f"2*({_rows(node, program)})"),
+        "rms_norm": lambda: ("all_reduce", _rows(node, program), "all_reduce", _rows(node, program)),
+        "softmax": lambda: ("all_gather", _rows(node, program), "all_reduce", _rows(node, program)),
+    }
+    if node.op not in tokens:
+        return []
+    forward, sent, backward, returned = tokens[node.op]()
+    return [
+        {
+            "op": node.op,
+            "axis": axis,
+            "forward": forward,
+            "forward_elements": sent,
+            "backward": backward,
+            "backward_elements": returned,
+            "dtype": node.dtype,
+            "shape": program.shape(node),
+            **_place(node),
+            "reason": f"{node.op} over a cut axis",
+            "rule": None,
+        }
+    ]
+
+
+def _place(node: Node) -> dict[str, Any]:
+    where = f"{node.origin.file.rpartition('/')[2]}:{node.origin.line}" if node.origin.file else None
+    return {"module": node.origin.module, "where": where}
+
+
+def _rule(rule: LayoutRule | None) -> dict[str, Any] | None:
+    return {"text": str(rule), "line": rule.span.line} if rule is not None else None
+
+
+def _elements(node: Node, program: Program) -> str:
+    local = program.cuts(node)
+    total: Size = 1
+    for axis in node.axes or ():
+        total = total * local.axis(axis)
+    return str(total)
+
+
+def _rows(node: Node, program: Program) -> str:
+    local = program.cuts(node)
+    total: Size = 1
+    for axis in (node.axes or ())[:-1]:
+        total = total * local.axis(axis)
+    return str(total)
+
+
+def states(node: Node) -> dict[str, str]:
+    """The state of a value per mesh axis, as text."""
+    return {a: s.name if isinstance(s, Shard) else str(s) for a, s in (node.state or {}).items()}
+
+
+def flat(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The entries in the order in which they run forward, loops written out."""
+    found: list[Mapping[str, Any]] = []
+    for entry in entries:
+        if "loop" in entry:
+            for kind in entry["kinds"]:
+                found += flat(entry["bodies"][kind])
+        else:
+            found.append(entry)
+    return found

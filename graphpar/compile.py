@@ -1,0 +1,127 @@
+"""From a model and a spec to a build: the whole compiler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from graphpar import __version__, library
+from graphpar.capture.capture import Captured, Signature, capture
+from graphpar.codegen import loss as losses
+from graphpar.codegen.forward import Program
+from graphpar.codegen.module import module
+from graphpar.codegen.plan import digest, plan
+from graphpar.codegen.train import train_program
+from graphpar.codegen.tree import build, owners
+from graphpar.errors import raise_if_any
+from graphpar.ir.graph import Graph
+from graphpar.language.dump import dump_spec
+from graphpar.language.schema import Spec
+from graphpar.names.named import Named, name
+from graphpar.place.check import check_named, check_placed
+from graphpar.place.layout import Layout, cut_loops
+from graphpar.place.place import Placed, place
+
+BEFORE = ("positions", "broadcast", "canonical")
+AFTER = ("hoist",)
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled program: the files of the build by name, the plan, and what it was made from."""
+
+    files: Mapping[str, str]
+    plan: Mapping[str, Any]
+    named: Named
+    placed: Placed
+    program: Program
+
+    def write(self, folder: Path) -> None:
+        """Write every file into `folder`, which is made if need be."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in self.files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+
+
+def simplify(graph: Graph, passes: Sequence[str] = BEFORE, folders: Sequence[Path] = ()) -> Graph:
+    """Run passes in order."""
+    for word in passes:
+        graph = getattr(library.load_pass(word, folders), word)(graph)
+    return graph
+
+
+def compile_model(
+    construct: Callable[[], nn.Module],
+    signature: Signature,
+    spec: Spec,
+    source: Mapping[str, Any],
+    folders: Sequence[Path] = (),
+) -> Build:
+    """Compile a model for a spec whose mesh has known sizes.
+
+    Raises GraphparError with everything that is wrong with the spec for this model.
+    """
+    return compile_captured(capture(construct, signature), spec, source, folders)
+
+
+def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], folders: Sequence[Path] = ()) -> Build:
+    """Compile what is captured already."""
+    named = name(cut_loops(simplify(captured.graph, BEFORE, folders), spec))
+    raise_if_any(check_named(named, spec))
+    layout = Layout(spec, named, spec.mesh.sizes())
+    placed = place(layout)
+    raise_if_any(check_placed(placed))
+    graph = losses.divide_by_count(simplify(placed.graph, AFTER, folders))
+    order = list(dict.fromkeys(a for rule in spec.rules for a in rule.axes))
+    program = Program(graph, layout.mesh, order, graph.users(), spec.numerics.rng == "exact")
+    root = build(graph, owners(named.graph))
+    found = losses.labels(graph)
+    extra = losses.count_method(graph, program, found) if found else []
+    document = plan(graph, root, program, named, spec, found, {**source, "graphpar": __version__, "spec": digest(dump_spec(spec))})
+    text = module(root, program, _header(document, source), extra=extra)
+    files = {
+        "model.py": text,
+        "train.py": train_program(document["class"], layout.mesh),
+        "plan.json": json.dumps(document, indent=1) + "\n",
+        "init.json": json.dumps(captured.built.tape) + "\n",
+        "spec.yaml": dump_spec(spec),
+    }
+    return Build(files, document, named, placed, program)
+
+
+def _header(document: Mapping[str, Any], source: Mapping[str, Any]) -> str:
+    mesh = " x ".join(f"{a}={n}" for a, n in document["mesh"].items())
+    parameters = document["parameters"].values()
+    cut = [p for p in parameters if p["sharded"]]
+    size = lambda ps: sum(_elements(p["shape"]) for p in ps)  # noqa: E731
+    share = 100 * size(cut) / max(size(parameters), 1)
+    ranks = 1
+    for n in document["mesh"].values():
+        ranks *= n
+    dims = "  ".join(f"{name} {size}" for name, size in document["dims"].items() if size is not None)
+    return "\n".join(
+        [
+            f'"""{document["class"]} on mesh {mesh} ({ranks} ranks), written by graphpar from {source["model"]} and {source["spec_file"]}.',
+            "",
+            f"    layout   {'  '.join(document['layout'])}",
+            f"    sizes    {dims}",
+            "    reading  `seq@tp` is this rank's part of seq; `partial(tp)` is a sum still to be taken over tp",
+            f"    sharded  {len(cut)} of {len(parameters)} parameters, {share:.0f} % of the elements",
+            "",
+            "The same text runs on every rank. Parameters have the names of the source model. Yours to read, run and edit.",
+            '"""',
+            "",
+        ]
+    )
+
+
+def _elements(shape: Sequence[int]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total

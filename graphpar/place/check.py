@@ -1,0 +1,95 @@
+"""What is wrong with a spec for one model, before and after placement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from graphpar.errors import Diagnostic, Span
+from graphpar.ir.graph import Node
+from graphpar.language.check import check_names, unused_rule
+from graphpar.language.schema import LayoutRule, Spec
+from graphpar.language.unmatched import ModelNames
+from graphpar.names.named import Named
+from graphpar.place.place import Placed
+
+
+def check_named(named: Named, spec: Spec) -> tuple[Diagnostic, ...]:
+    """Names in the spec that the model does not have, and ops of the model that have no rule."""
+    sizes = named.sizes()
+    where = {n: named.why.get(n, "") for n in sizes}
+    return (*check_names(spec, sizes, where, model_names(named)), *unknown_ops(named, spec))
+
+
+def model_names(named: Named) -> ModelNames:
+    """What selectors can refer to."""
+    graph = named.graph
+    lists = {path: len(loop.kinds) for path, loop in graph.loops.items()}
+    parameters = [n for t in graph.tensors.values() for n in (t.name, *t.aliases)]
+    ops = [(n.op, p) for n in graph.nodes if n.op not in ("parameter", "buffer") for p in graph.members(n.origin.module)]
+    lines = sorted({(n.origin.file, n.origin.line) for n in graph.nodes if n.origin.file})
+    inputs = [f"input:{n.attrs['name']}" for n in graph.inputs]
+    aliases = {"layers": next(iter(lists))} if lists else {}
+    return ModelNames([*graph.modules, *inputs], parameters, ops, lines, lists, aliases)
+
+
+def unknown_ops(named: Named, spec: Spec) -> Iterable[Diagnostic]:
+    """Ops without a rule. A value that is neither fed nor trained may be computed whole by any op."""
+    fed: set[Node] = set()
+    for node in named.graph.nodes:
+        if node.op in ("input", "parameter") or any(a in fed for a in node.operands):
+            fed.add(node)
+    for node in dict.fromkeys(n for n in named.unknown if n in fed):
+        yield no_rule(node)
+
+
+def no_rule(node: Node) -> Diagnostic:
+    """The diagnostic of an op that graphpar does not know."""
+    place = Span(node.origin.file, node.origin.line, 1, 1) if node.origin.file else None
+    shapes = ", ".join("[" + " ".join(map(str, a.axes or a.shape)) + "]" for a in node.operands)
+    letters = [" ".join("abcdefgh"[: a.rank]) for a in node.operands]
+    result = " ".join("abcdefgh"[: node.rank])
+    return Diagnostic(
+        "no-op-rule",
+        place,
+        f"no rule says what `{node.op}` does to named dimensions",
+        why=(f"it reads {shapes} in {node.origin.module or 'the model'}", "without a rule nothing can be said about a cut operand"),
+        fix=f'ops:\n  {node.op}: "{", ".join(letters)} -> {result}"   # mark what must be whole: `a!`',
+        kind="model",
+    )
+
+
+def check_placed(placed: Placed) -> tuple[Diagnostic, ...]:
+    """Dimensions that do not divide, rules that never took effect, states that no exact step connects."""
+    layout = placed.layout
+    problems = list(layout.problems.values())
+    blamed = {d.span for d in problems}
+    for rule in layout.spec.rules:
+        live = [a for a in rule.axes if layout.mesh[a] > 1]
+        if live and rule not in layout.used and rule.span not in blamed:
+            problems.append(unused_rule(rule, *_never(rule, placed)))
+    for value, consumer, how in placed.refused:
+        problems.append(_refused(value, consumer, how))
+    return tuple(problems)
+
+
+def _never(rule: LayoutRule, placed: Placed) -> tuple[str, LayoutRule | None]:
+    """Why a rule never claimed anything, and the rule that always came first."""
+    named = placed.layout.named
+    ids = {g[0] for g in named.dims.get(rule.name, ())}
+    having = [n for n in named.graph.nodes if any(f.id in ids for a in n.axes or () for f in a.factors)]
+    first = [r for r in placed.layout.spec.layout if r is not rule and set(r.axes) & set(rule.axes)]
+    count = len(having)
+    if first:
+        return f"in each of the {count} ops that have `{rule.name}`, an earlier rule claims {', '.join(rule.axes)}", first[0]
+    return f"`{rule.name}` occurs in {count} ops, and each of them needs it whole", None
+
+
+def _refused(value: Node, consumer: Node, how: str) -> Diagnostic:
+    place = Span(consumer.origin.file, consumer.origin.line, 1, 1) if consumer.origin.file else None
+    return Diagnostic(
+        "no-transition",
+        place,
+        f"`{consumer.op}` in {consumer.origin.module or 'the model'} cannot be given its operand exactly",
+        why=(f"{value.op} leaves it as {how}",),
+        kind="model",
+    )

@@ -1,0 +1,97 @@
+"""Gradient sums moved onto the parameters.
+
+What it does   a value computed from parameters alone, whose gradient is still to be summed over a mesh axis, is computed
+               from parameters in that state instead; a parameter all of whose uses leave its gradient to be summed over
+               an axis says so, and the sum is taken once per step.
+Why            the transposed sum of every use is the sum of the transposed uses; once per step, in buckets, it costs
+               less than once per use and microbatch.
+When not       some use of the parameter has its full gradient on every rank already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphpar.ir.graph import Graph, Node, rebuild
+from graphpar.ir.states import R
+from graphpar.rewrite.passes import Pass
+
+
+def sums_on_parameters(graph: Graph) -> Graph:
+    """Push sums through what depends on parameters alone, then take them off the uses."""
+    while (pushed := _push(graph)) is not None:
+        graph = pushed
+    return _collect(graph)
+
+
+def _push(graph: Graph) -> Graph | None:
+    users = graph.users()
+    trained = _from_parameters(graph)
+    for node in graph.nodes:
+        if node.op != "grad_all_reduce":
+            continue
+        (value,), axis = node.operands, node.attrs["axis"]
+        same = all(u.op == "grad_all_reduce" and u.attrs["axis"] == axis for u in users[value])
+        if value in trained and same and value.op not in ("parameter", "grad_all_reduce", "all_reduce"):
+            return _through(graph, node, value, axis, trained)
+    return None
+
+
+def _through(graph: Graph, node: Node, value: Node, axis: str, trained: set[Node]) -> Graph:
+    """`sum of f(p)` becomes `f(sum of p)`."""
+    args = tuple(
+        replace(node, args=(a,), shape=a.shape, dtype=a.dtype, axes=a.axes, operand_axes=(a.axes,), state={**(a.state or {}), axis: R}, origin=value.origin)
+        if isinstance(a, Node) and a in trained
+        else a
+        for a in value.args
+    )  # fmt: skip
+    moved = replace(value, args=args, state={**(value.state or {}), axis: R})
+    originals = iter(graph.nodes)
+    return rebuild(graph, lambda _: moved if next(originals) is node else None)
+
+
+def _from_parameters(graph: Graph) -> set[Node]:
+    """Values that depend on some parameter and on no input."""
+    fed: set[Node] = set()
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if node.op in ("input", "loop_enter") or any(a in fed for a in node.operands):
+            fed.add(node)
+        elif node.op == "parameter" or any(a in found for a in node.operands):
+            found.add(node)
+    return found
+
+
+def _collect(graph: Graph) -> Graph:
+    """Mark on each parameter the axes over which every use leaves its gradient to be summed."""
+    users = graph.users()
+    sums = {n: _common_sums(n, users) for n in graph.nodes if n.op == "parameter"}
+    roots: dict[Node, Node] = {}
+    originals = iter(graph.nodes)
+
+    def rule(node: Node) -> Node | None:
+        old = next(originals)
+        if old.op == "parameter":
+            roots[old] = old
+            axes = tuple(sorted(sums[old]))
+            return replace(node, attrs={**node.attrs, "grad_sum": axes}, state={**(node.state or {}), **dict.fromkeys(axes, R)})
+        if old.op == "grad_all_reduce" and old.operands[0] in roots:
+            roots[old] = roots[old.operands[0]]
+            if old.attrs["axis"] in sums[roots[old]]:
+                return node.operands[0]
+        return None
+
+    return rebuild(graph, rule)
+
+
+def _common_sums(node: Node, users: dict[Node, list[Node]]) -> frozenset[str]:
+    found: list[frozenset[str]] = []
+    for user in users[node]:
+        if user.op == "grad_all_reduce":
+            found.append(_common_sums(user, users) | {user.attrs["axis"]})
+        else:
+            found.append(frozenset())
+    return frozenset.intersection(*found) if found else frozenset()
+
+
+hoist = Pass(whole=sums_on_parameters)
