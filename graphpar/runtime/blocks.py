@@ -29,10 +29,11 @@ def cut(x: Tensor, n: int, dim: int, blocks: Blocks = 1) -> Tensor:
     if dim == 0 and blocks == 1:
         return x.contiguous()
     before, after = x.shape[:dim], x.shape[dim + 1 :]
-    parts = x if blocks == 1 and before.numel() == 1 else _opened(x, n, dim, blocks).movedim(dim + 1, 0)
-    if dim == 0:
-        return parts.reshape(x.shape)
-    return parts.reshape(n * x.shape[0], *before[1:], x.shape[dim] // n, *after).contiguous()
+    if blocks == 1 and before.numel() > 1:
+        return torch.cat(x.chunk(n, dim))
+    parts = _opened(x, n, dim, blocks).movedim(dim + 1, 0)
+    shape = x.shape if dim == 0 else (n * x.shape[0], *before[1:], x.shape[dim] // n, *after)
+    return parts.reshape(shape).contiguous()
 
 
 def join(parts: Tensor, n: int, dim: int, blocks: Blocks = 1) -> Tensor:
