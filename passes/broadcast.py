@@ -13,16 +13,14 @@ from graphpar.rewrite.passes import Pass
 
 
 def binary(node: Node) -> Node | None:
-    """Drop an expand whose copies the other operands' shapes make."""
+    """Compute with as few elements as the operands have, and copy what the other operands' shapes do not."""
     if not any(a.op == "expand" for a in node.operands):
         return None
     args = tuple(a.operands[0] if isinstance(a, Node) and a.op == "expand" else a for a in node.args)
     shape = _broadcast([a.shape for a in args if isinstance(a, Node)])
     if shape == node.shape:
         return replace(node, args=args)
-    if all(not isinstance(a, Node) or a.op == "expand" for a in node.args):
-        return _expanded(replace(node, args=args, shape=shape), node)
-    return None
+    return _expanded(replace(node, args=args, shape=shape), node)
 
 
 def embedding(node: Node) -> Node | None:

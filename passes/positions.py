@@ -8,9 +8,9 @@ When not       the value has no closed form in the indices; it is then computed 
 
 from dataclasses import replace
 
-from graphpar.ir.graph import Graph, Node
+from graphpar.ir.graph import Graph, Node, rebuild
 from graphpar.rewrite.passes import Pass
-from graphpar.rewrite.positions import functions, is_causal, rewrite
+from graphpar.rewrite.positions import functions, is_causal, places, rewrite
 
 
 def causal(graph: Graph) -> Graph:
@@ -25,9 +25,7 @@ def causal(graph: Graph) -> Graph:
             return None
         return replace(node, args=(*node.args[:3], None), attrs={**node.attrs, "causal": True})
 
-    from graphpar.ir.graph import rebuild
-
     return rebuild(graph, rule)
 
 
-positions = Pass(whole=lambda graph: rewrite(causal(graph)))
+positions = Pass(whole=lambda graph: rewrite(causal(graph), places(graph)))

@@ -57,8 +57,10 @@ class _Walker:
         self.specs = {s.arg.name: s for s in program.graph_signature.input_specs if hasattr(s.arg, "name")}
         self.frames: dict[int, tuple[Node, ...]] = {}
         self.known: set[Node] = set()
+        self.module = ""
 
     def visit(self, node: fx.Node) -> None:
+        self.module = self.origin(node).module if node.op == "call_function" else ""
         match node.op:
             case "placeholder":
                 self.values[node] = self.placeholder(node)
@@ -144,13 +146,23 @@ class _Walker:
 
     def read(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
-            return self.values[value]
+            return self.visible(self.values[value])
         if isinstance(value, dict):
             return {k: self.read(v) for k, v in value.items()}
         if is_sequence(value):
             return [self.read(v) for v in value]
         if isinstance(value, torch.dtype):
             return str(value).removeprefix("torch.")
+        return value
+
+    def visible(self, value: Any) -> Any:
+        """A cast that changes nothing gives back the same tensor, so the export shows it to every later reader of that
+        tensor; only the module that asked for the cast, and those it calls, mean it."""
+        while isinstance(value, Node) and value.op == "upcast":
+            asked = value.origin.module
+            if asked == "" or self.module == asked or self.module.startswith(f"{asked}."):
+                break
+            (value,) = value.operands
         return value
 
     def scalar(self, value: Any) -> Any:

@@ -184,6 +184,9 @@ def layer_norm(node: Node, scope: Scope) -> Text:
 
 def rms_norm(node: Node, scope: Scope) -> Text:
     x, weight = (arg(node, i, scope).text for i in range(2))
+    if split := node.attrs.get("split"):
+        size = (node.axes or ())[-1].product[0].size
+        return Text(f"{scope.need('split_rms_norm')}({x}, {weight}, {scope.axis(split)}, {size}, {node.attrs['eps']})")
     shape = ", ".join(str(s) for s in node.shape[node.rank - node.attrs["dims"] :])
     shape = f"({shape},)" if node.attrs["dims"] == 1 else f"({shape})"
     return Text(f"F.rms_norm({x}, {shape}, {weight}, {node.attrs['eps']})")

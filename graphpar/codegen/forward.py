@@ -91,6 +91,8 @@ class _Writer:
                 found[value] = max(found.get(value, -1), at)
         for value in self.body.outputs:
             found[value] = len(self.items) + 1
+        for value in self.body.inputs:
+            found.setdefault(value, 0)
         return found
 
     def _written_at(self, item: Item, k: int) -> int:
@@ -115,6 +117,8 @@ class _Writer:
         (user,) = users
         once = sum(a is node for a in user.args) == 1
         if not once or user not in self.statement_of or node.op in ("piece", "segment") or "forward" in user.attrs:
+            return False
+        if user.op == "cross_entropy" and not node.dtype.startswith(("float", "bfloat")):
             return False
         same = node.origin.line == user.origin.line and node.origin.file == user.origin.file
         return same and node.origin.module == user.origin.module and (node.op in _SHAPES or user.op not in _OWN_LINE)
@@ -164,8 +168,20 @@ class _Writer:
             return [w for a in leave.operands for w in wishes(a)]
         if value.op == "loop_leave":
             return [w for a in value.operands for w in wishes(a)]
-        leaf = value.origin.module.rpartition(".")[2]
-        return wishes(value, leaf if leaf.isidentifier() else "")
+        found = wishes(value)
+        leaf = value.origin.module.rpartition(".")[2] if value.origin.module != self.body.path else ""
+        given = self.variables.names.get(value.operands[0]) if value.operands else None
+        kept = [given] if given and (value.op in _SHAPES or "forward" in value.attrs) else []
+        if not found and value.op in _SHAPES:
+            return self._wishes(value.operands[0])
+        if self._intermediate(value):
+            return [*kept, *([leaf] if leaf.isidentifier() else []), *found]
+        return [*found, *kept, *([leaf] if leaf.isidentifier() else [])]
+
+    def _intermediate(self, value: Node) -> bool:
+        """Whether the author's statement goes on after this op, so that its name is for what follows."""
+        line = (value.origin.file, value.origin.line)
+        return any((u.origin.file, u.origin.line) == line and u in self.statement_of for u in self.program.users.get(value, ()))
 
     def _statement(self, node: Node) -> None:
         text = write(node, self).text

@@ -29,7 +29,7 @@ def _one(code: str, line: Line, start: int) -> str:
 
 def _broken(line: Line) -> list[Line]:
     """A call that is too long for one line, with its arguments on a line of their own."""
-    if len(line.code) + 4 * line.indent <= LONGEST or not line.code.endswith(")"):
+    if len(line.code) + 4 * line.indent <= LONGEST or not line.code.endswith(")") or " for " in line.code:
         return [line]
     start = _opening(line.code)
     inner = f"{line.code[start + 1 : -1]},"

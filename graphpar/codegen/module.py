@@ -53,7 +53,7 @@ class _Rendered:
 
     def text(self) -> str:
         head = f"class {self.name}(nn.Module):"
-        paths = ", ".join(p for p in self.owner.paths if p)
+        paths = ", ".join(self.owner.paths)
         doc = [f'    """{paths}"""', ""] if paths else []
         return "\n".join([head, *doc, *self.methods])
 
@@ -81,13 +81,14 @@ class _Module:
         init, imports = self.init(body, made)
         lines = [*init, "", *self.method(body, made), *(["", *self.extra] if body.path == "" and self.extra else [])]
         module = self.graph.modules[self.graph.members(body.path)[0]]
-        key = "\n".join([module.cls, *lines])
+        key = _same_but_for_names(module.cls, lines, made.arguments)
         if key not in self.classes:
             name = self.name_for(module.cls, body.path)
             self.classes[key] = Class(name, module.cls, [], lines, imports | made.imports)
             self.order.append(self.classes[key])
         found = self.classes[key]
-        found.paths.append(body.path)
+        if body.path:
+            found.paths.append(self.spelled(body.path))
         self.by_path[body.path] = found
         return found
 
@@ -98,6 +99,15 @@ class _Module:
         last = path.rpartition(".")[2]
         wishes = [] if last.startswith("*") or last.isdigit() else [_camel(last)]
         return next(n for n in [*wishes, *(f"{cls}{letter}" for letter in "BCDEFGHIJKLMNOPQRSTUVWXYZ")] if n not in taken)
+
+    def spelled(self, path: str) -> str:
+        """A path with the members that it stands for as a slice: `layers[0::2].mlp`."""
+        for loop in self.graph.loops.values():
+            for part in {loop.part(k) for k in loop.kinds}:
+                head = f"{loop.path}.{part}"
+                if part != "*" and (path == head or path.startswith(f"{head}.")):
+                    return f"{loop.path}{_slice(loop.members(part), len(loop.kinds))}{path[len(head) :]}"
+        return path
 
     def rendered(self) -> list[_Rendered]:
         return [_Rendered(c, c.name, c.lines) for c in self.order]
@@ -219,8 +229,27 @@ def _sharding(node: Node, program: Program) -> list[str]:
     return [a for a in program.mesh if a in found]
 
 
+def _same_but_for_names(cls: str, lines: Sequence[str], arguments: Sequence[str]) -> str:
+    """The text of a class whose arguments have numbers for names: equal if the classes do the same."""
+    text = "\n".join(re.sub(r" {2,}#", " #", line) for line in lines)
+    for number, name in enumerate(arguments):
+        text = re.sub(rf"(?<![\w.]){name}(?!\w)", f"${number}", text)
+    return f"{cls}\n{text}"
+
+
 def _camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _slice(members: Sequence[int], count: int) -> str:
+    """Indices as a Python slice where they are one, such as [0::2], [3] or [1:11]."""
+    if len(members) == 1:
+        return f"[{members[0]}]"
+    step = members[1] - members[0]
+    if list(members) != list(range(members[0], members[-1] + 1, step)):
+        return str(list(members))
+    stop = "" if members[-1] + step >= count else str(members[-1] + 1)
+    return f"[{members[0]}:{stop}]" if step == 1 else f"[{members[0]}:{stop}:{step}]"
 
 
 def _period(kinds: Sequence[int]) -> Sequence[int]:

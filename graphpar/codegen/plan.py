@@ -11,7 +11,7 @@ from graphpar.codegen.local import Cuts
 from graphpar.codegen.loss import COUNT, Labels
 from graphpar.codegen.tree import Body, Call, LoopCall, Statement
 from graphpar.ir.axes import Axis
-from graphpar.ir.graph import Graph, Node, Size
+from graphpar.ir.graph import Graph, Node, Size, reachable
 from graphpar.ir.states import Shard
 from graphpar.language.schema import LayoutRule, Spec
 from graphpar.names.named import Named
@@ -49,8 +49,8 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _chain(node: Node) -> list[Node]:
-    return [node, *(n for a in node.operands for n in _chain(a))]
+def _chain(node: Node) -> set[Node]:
+    return reachable([node])
 
 
 def _input(node: Node, program: Program) -> dict[str, Any]:

@@ -218,6 +218,9 @@ class _Builder:
             path = f"{loop.path}.{loop.part(kind)}"
             results = [leave.args[kind] for leave in leaves]
             bodies.append(self.body(path, [r for r in results if isinstance(r, Node)]))
+        given = sorted({v for b in bodies for v in b.inputs} | set(enters), key=self.rank)
+        for body in bodies:
+            body.inputs = list(given)  # one call serves every kind
         return LoopCall(loop, tuple(bodies), tuple(enters), tuple(leaves))
 
     def inputs_of(self, inside: list[Node], known: set[Node], path: str) -> list[Node]:
@@ -229,8 +232,10 @@ class _Builder:
         return sorted(found, key=self.rank)
 
     def rank(self, node: Node) -> tuple[int, int]:
-        """Carried values first, then others in program order."""
-        return (0 if node.op == "loop_enter" else 1, self.order[node])
+        """Carried values first, then others of the batch, then the rest, parameters last; each in program order."""
+        batch = any(f.name == "batch" for a in node.axes or () for f in a.factors)
+        kind = 0 if node.op == "loop_enter" else 1 if batch else 3 if node.op in LEAVES - {"input"} else 2
+        return (kind, self.order[node])
 
     def own(self, node: Node, path: str) -> bool:
         """Whether a parameter or buffer lies below this module, or a constant is written where it is used."""

@@ -30,7 +30,7 @@ _WORDS: Mapping[str, str] = {
 # What a generated module imports or refers to.
 RESERVED = frozenset(
     "self torch F nn mesh Tensor Mesh Parameters attention dropout upcast vocab_embedding vocab_cross_entropy "
-    "split_layer_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max all_to_all grad_all_reduce "
+    "split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max all_to_all grad_all_reduce "
     "reduce_scatter slice_ slice_partial".split()
 )
 
@@ -68,11 +68,11 @@ class Variables:
         yield from (f"{base}_{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "abcdefghijklmnopqrstuvwxyz")
 
 
-def wishes(node: Node, leaf: str = "") -> list[str]:
-    """The author's names for a value, then the name of the leaf module that made it."""
+def wishes(node: Node) -> list[str]:
+    """The author's names for a value."""
     names = node.origin.names
     if node.op in ("piece", "segment", "select") and len(names) > 1 and len(names) > node.attrs["index"]:
         names = (names[node.attrs["index"]],)
     if node.op in ("parameter", "buffer", "input"):
         names = (node.attrs["name"].rpartition(".")[2],)
-    return [*names, *([leaf] if leaf else [])]
+    return list(names)

@@ -46,7 +46,8 @@ def unify(graph: Graph) -> Unified:
         if made is None:
             unknown.append(node)
             axes = tuple(o for o in operands if o is not None)
-            whole = frozenset(a for o in axes for axis in o for a in atoms.resolve(axis))
-            made = Signature(tuple(operands), tuple(atoms.axis(s) for s in node.shape), whole=whole)
+            result = tuple(atoms.axis(s) for s in node.shape)
+            whole = frozenset(a for o in (*axes, result) for axis in o for a in atoms.resolve(axis))
+            made = Signature(tuple(operands), result, whole=whole)
         found[node] = made
     return Unified(graph, atoms, found, tuple(unknown))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from graphpar.ir.graph import Node
+from graphpar.ir.graph import Node, Size
 from graphpar.names.atoms import Atoms, Product
 from graphpar.names.bind import bind
 from graphpar.names.signature import Axes, Signature
@@ -44,14 +44,14 @@ def slice_(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
     return _simple(operands, (*own[:dim], part, *own[dim + 1 :]), whole)
 
 
-def _part(axis: list[int], bounds: tuple[object, ...], size: object, left: object, atoms: Atoms) -> tuple[Product, Sequence[int]]:
+def _part(axis: list[int], bounds: tuple[object, ...], size: object, left: Size, atoms: Atoms) -> tuple[Product, Sequence[int]]:
     start, stop, step = bounds
     if not all(isinstance(v, int) for v in (start, stop, step, size)):
-        return atoms.axis(left), axis  # type: ignore[arg-type]
+        return _cut(axis, left, atoms)
     assert isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and isinstance(size, int)
     if step > 1:
         if size % step or len(axis) != 1 or start >= step:
-            return atoms.axis(left), axis  # type: ignore[arg-type]
+            return _cut(axis, left, atoms)
         if axis[0] not in atoms.product:
             return (atoms.refine(axis[0], (size // step, step), (False, True))[0],), ()
     if len(axis) == 1:
@@ -83,7 +83,13 @@ def _block(axis: list[int], start: int, stop: int, atoms: Atoms) -> tuple[Produc
             return tuple(axis[1:]), axis[:1]
         atoms.cut(axis[0], (start // inner, stop // inner))  # type: ignore[operator]
         return (*_covered(atoms.segments(axis[0]), start // inner, stop // inner, atoms), *axis[1:]), axis[:1]  # type: ignore[operator]
-    return atoms.axis(stop - start), axis
+    return _cut(axis, stop - start, atoms)
+
+
+def _cut(axis: list[int], size: Size, atoms: Atoms) -> tuple[Product, Sequence[int]]:
+    """A part of which nothing is known: neither it nor what it is cut from may be sharded in this op."""
+    part = atoms.axis(size)
+    return part, [*axis, *part]
 
 
 def piece(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
@@ -115,8 +121,8 @@ def cat(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
             if i != dim:
                 atoms.unify(operands[0][i], axis)
     if not all(isinstance(o.shape[dim], int) for o in node.operands):
-        whole = [a for o in operands for a in atoms.resolve(o[dim])]
-        return _simple(operands, (*operands[0][:dim], atoms.axis(node.shape[dim]), *operands[0][dim + 1 :]), whole)
+        axis, whole = _cut([a for o in operands for a in atoms.resolve(o[dim])], node.shape[dim], atoms)
+        return _simple(operands, (*operands[0][:dim], axis, *operands[0][dim + 1 :]), whole)
     pieces = {tuple(atoms.resolve(o[dim])) for o in operands}
     if len(pieces) == 1 and len(operands) > 1:
         (part,) = pieces
@@ -135,8 +141,8 @@ def pad(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
     whole: list[int] = []
     for i, size in enumerate(node.shape):
         if size != node.operands[0].shape[i]:
-            whole += atoms.resolve(own[i])
-            result[i] = atoms.axis(size)
+            result[i], cut = _cut(atoms.resolve(own[i]), size, atoms)
+            whole += cut
     return _simple(operands, tuple(result), whole)
 
 

@@ -195,7 +195,7 @@ class _Placer:
         pending = {i for i, a in operands.items() if (a.state or {}).get(axis) == P}
         if not pending or node.op in ("linear", "matmul", "embedding"):
             return False
-        return any(pending == set(group) & set(operands) == set(operands) for group in LINEAR.get(node.op, ()))
+        return any(pending == set(group) == set(operands) for group in LINEAR.get(node.op, ()))
 
     def _attrs(self, node: Node, use: Use, claims: Claims) -> Mapping[str, object]:
         split = [a for a, (f, _) in claims.items() if self._reduces(node, use, f)]

@@ -36,16 +36,23 @@ def functions(graph: Graph) -> dict[Node, Expr]:
     return found
 
 
-def rewrite(graph: Graph) -> Graph:
-    """Replace each function of position that something else reads by its shortest spelling."""
+def places(graph: Graph) -> Mapping[Size, Origin]:
+    """Where the model counts positions of each size first."""
+    return {n.shape[0]: n.origin for n in reversed(graph.nodes) if n.op == "arange"}
+
+
+def rewrite(graph: Graph, counted: Mapping[Size, Origin]) -> Graph:
+    """Replace each function of position that something else reads by its shortest spelling.
+
+    Positions are counted where `counted` says, or else in the model itself.
+    """
     known = functions(graph)
     users = graph.users()
     roots = {n for n in known if n.op != "arange" and any(u not in known for u in users[n])}
     spelled: dict[Node, Node] = {}
     shared: dict[object, Node] = {}
-    places = {n.shape[0]: n.origin for n in reversed(graph.nodes) if n.op == "arange" and n.rank == 1}
     for node in roots:
-        made = _Spelling(node, shared, places).write(known[node])
+        made = _Spelling(node, shared, counted).write(known[node])
         if made is not None:
             spelled[node] = made
     originals = iter(graph.nodes)
@@ -272,10 +279,10 @@ _EVALUATE: dict[str, Callable[[Node, Sequence[Any]], Any]] = {
 class _Spelling:
     """Writes an expression as nodes, and the result with the shape of the node it replaces."""
 
-    def __init__(self, node: Node, shared: dict[object, Node], places: Mapping[Size, Origin]) -> None:
+    def __init__(self, node: Node, shared: dict[object, Node], counted: Mapping[Size, Origin]) -> None:
         self.node = node
         self.shared = shared
-        self.places = places
+        self.counted = counted
 
     def write(self, expression: Expr) -> Node | None:
         try:
@@ -301,6 +308,8 @@ class _Spelling:
         if e.func is sympy.Piecewise:
             (a, condition), (b, _) = e.args
             return self.join("where", [self.term(x) for x in (condition, a, b)])
+        if e.func is sympy.Add and e.args[0].is_negative:
+            return self.join("sub", [self.term(e - e.args[0]), self.term(-e.args[0])])
         terms = [self.term(a) for a in e.args]
         if op in ("and", "or", "add", "mul"):
             value = terms[0]
@@ -324,7 +333,7 @@ class _Spelling:
         return self.make(op, tuple(args), _broadcast(shapes), {}, dtype)
 
     def make(self, op: str, args: tuple[Any, ...], shape: tuple[Size, ...], attrs: dict[str, Any], dtype: str) -> Node:
-        origin = self.places.get(shape[0], self.node.origin) if op == "arange" else self.node.origin
+        origin = self.counted.get(shape[0], Origin()) if op == "arange" else self.node.origin
         key = (op, args, shape, tuple(attrs.items()), dtype, origin.module)
         if key not in self.shared:
             self.shared[key] = Node(op, args, attrs, shape, dtype, origin)

@@ -25,7 +25,7 @@ from graphpar.runtime.norms import all_finite, clip, gradient_norm
 from graphpar.runtime.parameters import Parameters
 from graphpar.runtime.random import Stream, attention, dropout, stream_seed
 from graphpar.runtime.simulate import simulate
-from graphpar.runtime.statistics import split_layer_norm, split_softmax
+from graphpar.runtime.statistics import split_layer_norm, split_rms_norm, split_softmax
 from graphpar.runtime.vocab import vocab_cross_entropy, vocab_embedding
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "slice_",
     "slice_partial",
     "split_layer_norm",
+    "split_rms_norm",
     "split_softmax",
     "stream_seed",
     "upcast",

@@ -1,6 +1,7 @@
 """Parameters and buffers of a generated module, and what is known of each parameter's gradient."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,14 @@ class Parameters(nn.Module):
                 self.register_parameter(name, value)
             else:
                 self.register_buffer(name, value, persistent=getattr(value, "persistent", True))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __getitem__(self, index: int) -> Any:
+        """The member that the source keeps under a number, as in a list of modules."""
+        return getattr(self, str(index))
 
     def extra_repr(self) -> str:
         """The local shapes."""

@@ -7,6 +7,8 @@ is drawn, since it moves the generator, but its memory goes back at once. So abo
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +24,7 @@ _OVERWRITES = frozenset(
 )
 # These return memory that has no values yet.
 _UNWRITTEN = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"})
+_TRIM = 64 << 20  # bytes
 
 
 def replay(tape: Tape, seed: int, names: Sequence[str], receive: Callable[[str, Tensor], None]) -> None:
@@ -71,18 +74,29 @@ class _Memory:
 
     def __init__(self) -> None:
         self._empty: dict[int, tuple[torch.UntypedStorage, int]] = {}
+        self._freed = 0  # bytes that the allocator may still hold
 
     def release(self, storage: int, tensor: Tensor) -> None:
         held = tensor.untyped_storage()
         if held.resizable():
             self._empty[storage] = held, held.nbytes()
             held.resize_(0)
+            self._freed += self._empty[storage][1]
+        if self._freed > _TRIM:
+            _give_back()
+            self._freed = 0
 
     def restore(self, storages: Iterable[int]) -> None:
         for storage in storages:
             if storage in self._empty:
                 held, size = self._empty.pop(storage)
                 held.resize_(size)
+
+
+def _give_back() -> None:
+    """Return freed memory to the system: small allocations between large ones make glibc keep the large ones."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _trace(ops: Sequence[Op]) -> _Shared:

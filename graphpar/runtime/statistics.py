@@ -1,4 +1,4 @@
-"""Layer norm and softmax along a dimension that is sharded: what travels is two numbers per row."""
+"""Norms and softmax along a dimension that is sharded: what travels is two numbers per row."""
 
 # A Function declares its backward for any number of gradients; ours have one result, and name its gradient.
 # pyright: reportIncompatibleMethodOverride=false
@@ -12,6 +12,7 @@ from torch.autograd import Function
 
 from graphpar.runtime.axis import Axis
 from graphpar.runtime.casts import upcast
+from graphpar.runtime.collectives import all_reduce, grad_all_reduce
 from graphpar.runtime.once import once
 
 
@@ -62,6 +63,22 @@ class _Standardize(Function):
         sums = ctx.axis.all_reduce(torch.stack((grad.sum(-1), (grad * y).sum(-1)))) / ctx.size
         mean, along = sums.unsqueeze(-1).unbind()
         return ((grad - mean - y * along) * scale.unsqueeze(-1)).to(ctx.dtype), None, None
+
+
+def split_rms_norm(x: Tensor, weight: Tensor | None, axis: Axis, size: int, eps: float | None = None) -> Tensor:
+    """`F.rms_norm` over the last dimension, x [.., size / ranks] and weight likewise, S -> S.
+
+    One all-reduce of [.., 1] forward and one backward. Raises ValueError if the parts do not make up `size`.
+    """
+    if x.shape[-1] * axis.size != size:
+        raise ValueError(f"{axis.size} parts of {x.shape[-1]} do not make a normalised dimension of {size}")
+    if axis.size == 1:
+        return F.rms_norm(x, (size,), weight, eps)
+    z = upcast(x)
+    mean = all_reduce(z.square().sum(-1, keepdim=True), axis) / size
+    scale = grad_all_reduce(mean, axis).add(torch.finfo(x.dtype).eps if eps is None else eps).rsqrt()
+    y = (z * scale).to(x.dtype)
+    return y if weight is None else y * weight
 
 
 def split_softmax(x: Tensor, dim: int, axis: Axis) -> Tensor:

@@ -49,9 +49,18 @@ class Op:
         """Run it on `device`, reading arguments from `tensors` and putting results there."""
         args = [_value(arg, tensors, device) for arg in self.args]
         kwargs = {key: _value(arg, tensors, device) for key, arg in self.kwargs.items()}
+        if self._makes_tensors:
+            kwargs["device"] = torch.device(device)
         result = self._operator(*args, **kwargs)
         for id_, tensor in zip(self.out, _flat(result), strict=True):
             tensors[id_] = tensor
+
+    @property
+    def _makes_tensors(self) -> bool:
+        """Whether its results lie where it is told, not where its arguments do."""
+        if self.name.startswith("init.") or self.arguments:
+            return False
+        return any(argument.name == "device" for argument in self._operator._schema.arguments)
 
     @property
     def _operator(self) -> Any:
