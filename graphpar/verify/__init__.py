@@ -1,0 +1,1 @@
+"""Proof that a build computes what the source model computes."""

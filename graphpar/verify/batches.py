@@ -1,0 +1,106 @@
+"""Random inputs that make a wrong program show: nothing is alike, and labels are missing unevenly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphpar.errors import Diagnostic, GraphparError
+from graphpar.runtime.plan import Plan
+from graphpar.verify.program import Batch
+
+Pattern = Literal["uneven", "all", "tails"]
+
+LENGTH = 24  # tokens, unless the plan asks for another multiple or has fewer positions
+ROWS = 4
+
+
+@dataclass(frozen=True)
+class Size:
+    """Rows and tokens of a batch, over all ranks."""
+
+    rows: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.length}"
+
+
+def fitting(plan: Plan, rows: int = ROWS, length: int = LENGTH) -> Size:
+    """The size nearest to the wanted one that the plan can cut.
+
+    Raises GraphparError when the positions of the model are fewer than the sequence has parts.
+    """
+    ways, unit = plan.ways(0), plan.seq_multiple
+    most = length if plan.max_seq is None else min(length, plan.max_seq)
+    if plan.max_seq is not None and plan.max_seq < unit:
+        why = f"seq is cut into {unit} parts, and the model has {plan.max_seq} positions"
+        raise GraphparError(Diagnostic("size", None, "no sequence fits this build", why=(why,), kind="check"))
+    return Size(-(-rows // ways) * ways, max(most // unit, 1) * unit)
+
+
+class Batches:
+    """Fresh batches, one after the other, from one seed. Inputs and labels are independent draws."""
+
+    def __init__(self, plan: Plan, seed: int) -> None:
+        self.plan = plan
+        self.random = torch.Generator().manual_seed(seed)
+        if plan.vocab is None or len(plan.inputs) != 2:
+            names = ", ".join(entry.name for entry in plan.inputs)
+            why = f"inputs: {names}; vocabulary: {plan.vocab or 'not found'}"
+            message = "only a model of token ids and labels can be verified"
+            raise GraphparError(Diagnostic("inputs", None, message, why=(why,), kind="check"))
+        self.vocab = plan.vocab
+
+    def draw(self, size: Size, pattern: Pattern = "uneven") -> Batch:
+        """A batch of the given size."""
+        ids, labels = (self._tokens(size) for _ in range(2))
+        return self._named(ids, labels.masked_fill(~self._valid(size, pattern), self.plan.ignore_index))
+
+    def probe(self, size: Size) -> tuple[Batch, Batch]:
+        """Two batches with one label each, at the same place; the tokens that come after it in time differ.
+
+        A causal model has the same loss on both.
+        """
+        ids, labels = self._tokens(size), self._tokens(size)
+        at = size.length // 2
+        last = at if self.plan.labels == "next" else at - 1  # the token that the label is predicted from
+        only = torch.zeros(labels.shape, dtype=torch.bool)
+        only[-1, at] = True
+        labels = (labels % max(self.vocab - 1, 1) + 1).masked_fill(~only, self.plan.ignore_index)
+        if int(labels[-1, at]) == self.plan.ignore_index:
+            labels[-1, at] = (self.plan.ignore_index + 1) % self.vocab
+        later = ids.clone()
+        later[:, last + 1 :] = (later[:, last + 1 :] + 1) % self.vocab
+        return self._named(ids, labels), self._named(later, labels.clone())
+
+    def _tokens(self, size: Size) -> Tensor:
+        return torch.randint(0, self.vocab, (size.rows, size.length), generator=self.random)
+
+    def _valid(self, size: Size, pattern: Pattern) -> Tensor:
+        rows, length = size.rows, size.length
+        if pattern == "all":
+            return torch.ones(rows, length, dtype=torch.bool)
+        if pattern == "tails":
+            ends = length - 1 - torch.arange(rows).unsqueeze(1) * 3 % max(length - 2, 1)
+            return torch.arange(length) <= ends
+        valid = torch.rand(rows, length, generator=self.random) < 0.8
+        valid[:, 1] = True  # no row is empty; a label at 0 may be dropped by the model's own shift
+        for row, count in ((0, 1), (1, 3)):
+            if row < rows:
+                kept = 1 + torch.randperm(length - 1, generator=self.random)[:count]
+                valid[row] = False
+                valid[row, kept] = True
+        return valid
+
+    def _named(self, ids: Tensor, labels: Tensor) -> Batch:
+        first, second = self.plan.inputs
+        return {first.name: ids.to(first.dtype), second.name: labels.to(second.dtype)}
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """Several batches as one, row after row."""
+    return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}

@@ -1,0 +1,30 @@
+"""A source model in float64 although it casts to float32 inside, as many do for norms, softmax and logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class LiftedCasts(TorchDispatchMode):
+    """Inside this context a cast of a float64 tensor to a narrower float leaves it as it is.
+
+    What is compared in float64 must not be rounded on the way. Backward belongs inside as well.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        del types
+        kwargs = dict(kwargs or {})
+        wanted = kwargs.get("dtype")
+        lifted = func is torch.ops.aten._to_copy.default and isinstance(wanted, torch.dtype)
+        if lifted and args[0].dtype == torch.float64 and wanted.is_floating_point:
+            kwargs["dtype"] = torch.float64
+        result = func(*args, **kwargs)
+        assert not lifted or isinstance(result, Tensor)
+        return result

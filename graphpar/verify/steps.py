@@ -1,0 +1,128 @@
+"""What one rank of a generated program does in training steps, in the order of train.py, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphpar.runtime.axis import Executed
+from graphpar.runtime.gradients import GradientSums
+from graphpar.runtime.loss import count_labels, over_data
+from graphpar.runtime.mesh import Mesh
+from graphpar.runtime.norms import clip, gradient_norm
+from graphpar.runtime.optimizer import adamw, set_rate
+from graphpar.runtime.plan import Plan
+from graphpar.runtime.settings import Settings, read_settings
+from graphpar.verify.program import Batch, Program
+
+CLIP = 0.05  # far below the norm of a random model's gradients, so that clipping acts
+RATES = (1e-3, 3e-3, 2e-3)  # one per step
+DECAY = 0.1
+BETAS = (0.9, 0.95)
+
+Parts = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step without an update, on one rank."""
+
+    loss: Tensor
+    norm: Tensor
+    gradients: Parts
+    log: tuple[Executed, ...]
+    spread: dict[str, tuple[tuple[str, ...], tuple[str, ...]]]  # (grad_sum, shard_axes) of each parameter
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The state after some steps of AdamW, on one rank."""
+
+    losses: tuple[Tensor, ...]
+    norms: tuple[Tensor, ...]
+    parameters: Parts
+    moments: dict[str, Parts]  # exp_avg and exp_avg_sq
+
+
+def settings(plan: Plan, rows: int, length: int, microbatches: int) -> Settings:
+    """The settings of a run with clipping and accumulation, through the same door as the command line."""
+    words = f"--lr {RATES[0]} --min-lr 0 --clip {CLIP} --weight-decay {DECAY} --betas {BETAS[0]} {BETAS[1]}"
+    sizes = f"--batch {rows * microbatches} --accumulate {microbatches} --seq {length} --steps {len(RATES)} --data"
+    return read_settings(plan, [*words.split(), *sizes.split(), str(Path("none"))])
+
+
+def losses(program: Program, mesh: Mesh, model: nn.Module, batches: Sequence[Batch]) -> list[Tensor]:
+    """The loss of each batch, without gradients."""
+    found: list[Tensor] = []
+    with torch.no_grad():
+        for batch in batches:
+            part = program.part(batch, mesh)
+            found.append(over_data(model(**part, **_count(program, mesh, model, [part])), program.plan, mesh))
+    return found
+
+
+def one_step(program: Program, mesh: Mesh, model: nn.Module, batch: Batch) -> Step:
+    """Forward, backward, sums of gradients, norm and loss."""
+    mesh.log = []
+    part = program.part(batch, mesh)
+    sums = GradientSums(model, mesh)
+    count = _count(program, mesh, model, [part])
+    share = model(**part, **count)
+    with sums.last_microbatch():
+        share.backward()
+    sums.finish()
+    norm = gradient_norm(model, mesh)
+    with mesh.during("step"):
+        loss = over_data(share, program.plan, mesh)
+    log, mesh.log = tuple(mesh.log), None
+    named = dict(model.named_parameters())
+    gradients = {name: p.grad for name, p in named.items() if p.grad is not None}
+    spread = {name: (p.grad_sum, p.shard_axes) for name, p in named.items()}  # pyright: ignore[reportAttributeAccessIssue]
+    return Step(loss, norm, gradients, log, spread)
+
+
+def train(program: Program, mesh: Mesh, model: nn.Module, steps: Sequence[Sequence[Batch]]) -> Trained:
+    """One update of AdamW for each list of microbatches."""
+    rows, length = next(iter(steps[0][0].values())).shape
+    optimizer = adamw(model, program.plan, settings(program.plan, rows, length, len(steps[0])))
+    sums = GradientSums(model, mesh)
+    totals: list[Tensor] = []
+    norms: list[Tensor] = []
+    for rate, batches in zip(RATES, steps, strict=True):
+        parts = [program.part(batch, mesh) for batch in batches]
+        count = _count(program, mesh, model, parts)
+        total = torch.zeros((), dtype=torch.float64)
+        for index, part in enumerate(parts):
+            share = model(**part, **count)
+            with sums.last_microbatch() if index == len(parts) - 1 else nullcontext():
+                share.backward()
+            total += share.detach()
+        sums.finish()
+        norms.append(clip(model, mesh, CLIP))
+        set_rate(optimizer, rate)
+        optimizer.step()
+        optimizer.zero_grad()
+        totals.append(over_data(total, program.plan, mesh))
+    named = dict(model.named_parameters())
+    return Trained(tuple(totals), tuple(norms), {n: p.detach() for n, p in named.items()}, moments(optimizer, named))
+
+
+def moments(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> dict[str, Parts]:
+    """Both moments of AdamW by parameter name."""
+    return {
+        key: {name: optimizer.state[p][key] for name, p in named.items() if p in optimizer.state}
+        for key in ("exp_avg", "exp_avg_sq")
+    }
+
+
+def _count(program: Program, mesh: Mesh, model: nn.Module, parts: Sequence[Batch]) -> dict[str, Any]:
+    if not program.document["count"]:
+        return {}
+    with mesh.during("step"):
+        return {"count": count_labels(model, parts, program.plan, mesh)}
