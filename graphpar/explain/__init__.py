@@ -1,0 +1,1 @@
+"""What a build does, read from its plan: memory, collectives, who claims which mesh axis."""

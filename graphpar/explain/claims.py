@@ -1,0 +1,53 @@
+"""Which dimension each mesh axis cuts where, and which rules came second there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from graphpar.ir.graph import Node
+from graphpar.language.schema import LayoutRule
+from graphpar.place.place import Placed
+
+
+@dataclass(frozen=True)
+class Yield:
+    """`name` would have cut `axis` in these modules, had `to` not come first."""
+
+    axis: str
+    name: str
+    to: str
+    modules: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.axis}: {self.name} yields to {self.to} in {', '.join(self.modules)}"
+
+
+def yields(placed: Placed) -> tuple[Yield, ...]:
+    """Every rule that came second somewhere, in the order of the spec."""
+    found: dict[tuple[str, str, str], dict[str, None]] = {}
+    for node, claims in placed.claims.items():
+        if node.op not in ("parameter", "buffer", "input"):
+            for axis, (_, rule) in claims.items():
+                for second in _second(node, axis, rule, placed):
+                    found.setdefault((axis, second.name, rule.name), {})[node.origin.module] = None
+    return tuple(Yield(*key, _outermost(modules)) for key, modules in found.items())
+
+
+def _second(node: Node, axis: str, first: LayoutRule, placed: Placed) -> Iterable[LayoutRule]:
+    rules = placed.layout.rules(node)
+    for rule in rules[rules.index(first) + 1 :]:
+        if axis in rule.axes and rule.name != first.name and _has(node, rule.name, placed):
+            yield rule
+
+
+def _has(node: Node, name: str, placed: Placed) -> bool:
+    ids = {group[0] for group in placed.layout.named.dims.get(name, ())}
+    views = [v for v in (*(node.operand_axes or ()), node.axes) if v is not None]
+    return any(factor.id in ids for axes in views for axis in axes for factor in axis.factors)
+
+
+def _outermost(modules: Mapping[str, None]) -> tuple[str, ...]:
+    """Without the modules that lie below another one of them."""
+    paths = [m or "the model itself" for m in modules]
+    return tuple(p for p in paths if not any(p.startswith(f"{other}.") for other in paths))

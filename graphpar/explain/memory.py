@@ -1,0 +1,79 @@
+"""What one rank stores of the model, from a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one rank. Moments are AdamW's two, in the dtype of their parameter; activations come on top."""
+
+    parameters: int
+    gradients: int
+    moments: int
+    buffers: int
+    whole: int  # parameters of the unsplit model
+
+    @property
+    def total(self) -> int:
+        """Everything but activations."""
+        return self.parameters + self.gradients + self.moments + self.buffers
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """How much of the model is cut: parameters, and the bytes of those in the unsplit model."""
+
+    parameters: int
+    of: int
+    bytes: int
+    of_bytes: int
+
+    def __str__(self) -> str:
+        share = 100 * self.bytes / self.of_bytes if self.of_bytes else 0
+        return f"{self.parameters} of {self.of} parameters, {share:.0f} % of their bytes"
+
+
+def memory(plan: Mapping[str, Any]) -> Memory:
+    """What a rank holds; every rank holds the same amount."""
+    parameters = list(plan["parameters"].values())
+    trainable = [p for p in parameters if p["trainable"]]
+    gradients = _bytes(trainable, "local_shape")
+    return Memory(
+        parameters=_bytes(parameters, "local_shape"),
+        gradients=gradients,
+        moments=2 * gradients,
+        buffers=_bytes(plan["buffers"].values(), "local_shape"),
+        whole=_bytes(parameters, "shape"),
+    )
+
+
+def sharded(plan: Mapping[str, Any]) -> Sharded:
+    """Which part of the model some mesh axis cuts."""
+    parameters = list(plan["parameters"].values())
+    cut = [p for p in parameters if p["sharded"]]
+    return Sharded(len(cut), len(parameters), _bytes(cut, "shape"), _bytes(parameters, "shape"))
+
+
+def width(dtype: str) -> int:
+    """Bytes per element."""
+    return _BYTES.get(dtype, 1)
+
+
+def _bytes(tensors: Iterable[Mapping[str, Any]], shape: str) -> int:
+    return sum(prod(t[shape]) * width(t["dtype"]) for t in tensors)
+
+
+def spell(size: float) -> str:
+    """A number of bytes as people say it."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} GiB" if size < 1024 else f"{size / 1024:.3g} TiB"

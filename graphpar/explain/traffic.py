@@ -1,0 +1,89 @@
+"""The collectives of one training step, from a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import sympy
+
+from graphpar.codegen.plan import flat
+from graphpar.explain.memory import width
+from graphpar.runtime.buckets import Gradient, buckets
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Collectives of one kind over one axis in one phase: how many, and the bytes that a rank hands to all of them."""
+
+    phase: str  # forward, backward, or gradients: the sums after the last backward
+    kind: str
+    axis: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The size of a step's batch, over all ranks, in one microbatch; `why` says where it is from."""
+
+    batch: int
+    seq: int
+    why: str
+
+
+def tokens(plan: Mapping[str, Any], given: Mapping[str, int]) -> Tokens:
+    """The sizes that the spec's inputs give, else those that train.py takes by itself."""
+    if "batch" in given and "seq" in given:
+        return Tokens(given["batch"], given["seq"], "from the spec")
+    cut = plan["inputs"][0]["cut"].get("0", ()) if plan["inputs"] else ()
+    batch = 4 * prod(plan["mesh"][axis] for axis in cut)
+    return Tokens(batch, min(plan["max_seq"] or 128, 1024), "what train.py takes by itself")
+
+
+def traffic(plan: Mapping[str, Any], size: Tokens) -> tuple[Traffic, ...]:
+    """All collectives of a step but those of single numbers: the label count, the loss, the gradient norm."""
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for phase, kind, axis, elements, dtype in _messages(plan):
+        found.setdefault((phase, kind, axis), []).append(_number(elements, size) * width(dtype))
+    return (*(Traffic(*key, len(sent), sum(sent)) for key, sent in sorted(found.items(), key=_order)), *_sums(plan))
+
+
+def _messages(plan: Mapping[str, Any]) -> Iterable[tuple[str, str, str, str, str]]:
+    entries: Sequence[Mapping[str, Any]] = flat(plan["collectives"])
+    for entry in entries:
+        for phase in ("forward", "backward"):
+            if entry[phase]:
+                yield phase, entry[phase], entry["axis"], entry[f"{phase}_elements"], entry["dtype"]
+
+
+def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
+    (phase, kind, axis), _ = entry
+    return phase != "forward", axis, kind
+
+
+def _number(elements: str, size: Tokens) -> int:
+    symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in ("batch", "seq")}
+    value = sympy.sympify(elements, locals=symbols)
+    return int(value.subs({symbols["batch"]: size.batch, symbols["seq"]: size.seq}))
+
+
+def _sums(plan: Mapping[str, Any]) -> Iterable[Traffic]:
+    """The sums of gradients, in the buckets of the runtime."""
+    live = {axis for axis, ranks in plan["mesh"].items() if ranks > 1}
+    gradients = [
+        Gradient(
+            name,
+            tuple(a for a in p["grad_sum"] if a in live),
+            p["dtype"],
+            prod(p["local_shape"]) * max(width(p["dtype"]), 4),
+        )
+        for name, p in plan["parameters"].items()
+        if p["trainable"]
+    ]
+    found: dict[tuple[str, ...], list[int]] = {}
+    for bucket in buckets(gradients):
+        found.setdefault(bucket[0].axes, []).append(sum(g.bytes for g in bucket))
+    return [Traffic("gradients", "all_reduce", " ".join(axes), len(sent), sum(sent)) for axes, sent in found.items()]

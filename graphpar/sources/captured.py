@@ -1,0 +1,65 @@
+"""A source to a captured graph, or to what is wrong with the model."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+
+from torch import nn
+
+from graphpar.capture.capture import Captured, capture
+from graphpar.errors import Diagnostic, GraphparError, raise_if_any
+from graphpar.sources.coverage import check
+from graphpar.sources.failures import constructing, explain
+from graphpar.sources.source import Source
+
+
+def capture_source(source: Source) -> Captured:
+    """Capture the training loss of a model.
+
+    Raises GraphparError, of kind `model`, if the model cannot be built or captured, or if some of it takes no part in
+    the loss.
+    """
+    built: list[nn.Module] = []
+
+    def construct() -> nn.Module:
+        with constructing(source.label):
+            model = source.construct()
+        built.append(_module(source.label, model))
+        return model
+
+    with _without_noise():
+        try:
+            captured = capture(construct, source.signature)
+        except GraphparError:
+            raise
+        except Exception as error:
+            if not built:
+                raise
+            raise GraphparError(explain(error, built[-1], source.signature.inputs, source.forward)) from error
+    raise_if_any(check(captured))
+    return captured
+
+
+def _module(label: str, model: object) -> nn.Module:
+    if isinstance(model, nn.Module):
+        return model
+    message = f"{label}() returned a value of type {type(model).__name__}, and a model is an nn.Module"
+    raise GraphparError(Diagnostic("not-a-module", None, message))
+
+
+@contextmanager
+def _without_noise() -> Iterator[None]:
+    """Without log lines; what the model or the export machinery prints is shown if the capture succeeds."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    said = io.StringIO()
+    try:
+        with redirect_stdout(said), redirect_stderr(said):
+            yield
+        sys.stderr.write(said.getvalue())
+    finally:
+        logging.disable(disabled)

@@ -1,0 +1,64 @@
+"""What a captured graph must have: every trainable parameter, and no size that depends on data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sympy
+
+from graphpar.capture.capture import BATCH, SEQ, Captured
+from graphpar.errors import Diagnostic
+from graphpar.ir.graph import Graph, Node
+from graphpar.sources.frames import whole_line
+
+_FREE = {BATCH, SEQ}
+
+
+def check(captured: Captured) -> list[Diagnostic]:
+    """Everything that keeps a captured graph from being the whole training program."""
+    return [*_sizes_from_data(captured.graph), *_unused(captured.graph)]
+
+
+def _unused(graph: Graph) -> Iterable[Diagnostic]:
+    used = {n for node in graph.nodes if node.op == "parameter" for n in graph.members(node.attrs["name"])}
+    unused = [t for t in graph.tensors.values() if t.trainable and t.name not in used]
+    if not unused:
+        return
+    listed = "\n".join(f"{t.name}  {list(t.shape)}" for t in unused)
+    many = f"{len(unused)} parameters take" if len(unused) > 1 else "a parameter takes"
+    yield Diagnostic(
+        "unused-parameter",
+        None,
+        f"{many} no part in the loss",
+        why=(*listed.splitlines(), "they get no gradient, so training would never change them"),
+        fix="take them out of the model, use them, or say that they are not trained: parameter.requires_grad_(False)",
+        kind="model",
+    )
+
+
+def _sizes_from_data(graph: Graph) -> Iterable[Diagnostic]:
+    for node in graph.nodes:
+        if any(_symbols(s) - _FREE for s in node.shape):
+            yield _from_data(node)
+            return  # what follows has the size from here
+
+
+def _symbols(size: object) -> set[sympy.Basic]:
+    return set(size.free_symbols) if isinstance(size, sympy.Expr) else set()
+
+
+def _from_data(node: Node) -> Diagnostic:
+    file, line = node.origin.file, node.origin.line
+    place = whole_line(file, line) if file else None
+    where = f" in {node.origin.module}" if node.origin.module else ""
+    return Diagnostic(
+        "size-from-data",
+        place,
+        f"the size of a tensor depends on the data{where}",
+        why=(
+            "x[mask] has as many rows as the mask has true elements, x[:n.item()] as many as n says",
+            "each rank has a part of the tokens, so the ranks would have different sizes, which no collective allows",
+        ),
+        fix="keep every row, and mask: torch.where(mask, x, 0), or labels of -100 where a position is not to count",
+        kind="model",
+    )

@@ -1,0 +1,177 @@
+"""Why a model cannot be captured, in its author's terms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from graphpar.capture.capture import NoLoss, Specialised
+from graphpar.errors import Diagnostic, GraphparError, Note, Span
+from graphpar.sources.frames import Frame, frames, innermost, path_of
+from graphpar.sources.reads import Read, reading
+
+_VALUE = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+_SYMBOL = re.compile(r"\bs\d+\b")  # how the export calls a size that is free
+_OUTPUT = re.compile(r"(?P<dtype>\w+)\[(?P<shape>[^\]]*)\]")
+
+
+@contextmanager
+def constructing(name: str) -> Iterator[None]:
+    """Turn what the constructor `name` raises into a GraphparError."""
+    try:
+        yield
+    except GraphparError:
+        raise
+    except _VALUE as error:
+        raise GraphparError(_value_in_constructor(name, error)) from error
+    except Exception as error:
+        raise GraphparError(_raised("constructor-failed", f"{name}()", error, None)) from error
+
+
+def explain(error: Exception, model: nn.Module, inputs: Sequence[str], forward: Span | None) -> Diagnostic:
+    """What is wrong with a model whose capture with `inputs` ended in `error`; `forward` is where it is written."""
+    match error:
+        case NoLoss():
+            return _no_loss(model, forward, error.args[0])
+        case Specialised():
+            return specialised(error.dim, str(error.size), forward)
+        case GuardOnDataDependentSymNode() | DataDependentOutputException() | DynamicOutputShapeException():
+            return _value_in_forward(error, model)
+        case _:
+            return _raised(
+                "forward-failed", f"{type(model).__name__}.forward", _with_numbers(error, model, inputs), model
+            )
+
+
+def specialised(dim: str, size: str, place: Span | None) -> Diagnostic:
+    """A size that must stay free has one value only."""
+    return Diagnostic(
+        "one-size-only",
+        place,
+        f"the model only works for {dim} = {size}",
+        why=("batch and seq are free: every rank gets its own part of them, and training chooses their sizes",),
+        fix=f"write the code for any {dim}, with sizes taken from the tensors: b, t = idx.shape",
+        kind="model",
+    )
+
+
+def _value_in_constructor(name: str, error: Exception) -> Diagnostic:
+    frame = innermost(error)
+    return Diagnostic(
+        "value-in-constructor",
+        frame.span if frame else None,
+        f"{name}() reads the value of a tensor while it builds the model",
+        why=(
+            "graphpar builds a model without storage, so that one of any size fits: its tensors have shapes, no values",
+            ".item(), .tolist(), int(tensor), float(tensor) and `if tensor:` each need a value",
+        ),
+        notes=_called_by(error),
+        fix="compute the number with Python's own numbers, without a tensor",
+        kind="model",
+    )
+
+
+def _value_in_forward(error: Exception, model: nn.Module) -> Diagnostic:
+    frame = innermost(error)
+    read = reading(frame.span) if frame else Read("value", "")
+    text = f"`{read.text}`" if read.text else "a tensor"
+    where = _in(frame, model)
+    messages = {
+        "branch": f"which code runs depends on the values of tensors: {text}{where}",
+        "loop": f"how often code runs depends on the values of tensors: {text}{where}",
+        "value": f"`forward` reads the value of a tensor as a Python number: {text}{where}",
+    }
+    fixes = {
+        "branch": "compute both ways and choose by element: torch.where(condition, a, b)",
+        "loop": "loop over a fixed number, and mask what is not wanted: torch.where(mask, value, 0)",
+        "value": "keep it a tensor; a number that never changes belongs into the constructor",
+    }
+    why = ["the program is written once, for all data, and every rank runs the same text"]
+    if _sizes(error):
+        why.append(
+            "the size of a tensor depends on data here: nonzero(), unique() and x[mask] have as many rows as match"
+        )
+        fixes["branch"] = fixes["loop"]
+    else:
+        why.append("each rank has a part of the tokens, so the ranks would see different values and go different ways")
+    return Diagnostic(
+        "value-in-forward",
+        frame.span if frame else None,
+        messages[read.kind],
+        why=tuple(why),
+        notes=_called_by(error),
+        fix=fixes[read.kind],
+        kind="model",
+    )
+
+
+def _sizes(error: Exception) -> bool:
+    """Whether the value that was asked for is the size of a tensor."""
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return re.search(r"Size-like symbols: (?!none)", str(error)) is not None
+    return isinstance(error, DynamicOutputShapeException)
+
+
+def _no_loss(model: nn.Module, forward: Span | None, outputs: Sequence[str]) -> Diagnostic:
+    name = type(model).__name__
+    last = next((o for o in outputs if _last_position_only(o)), None)
+    why = [f"it returns {', '.join(outputs) or 'no tensor'}; a loss is one number, float32[]"]
+    fix = "return the loss as well: F.cross_entropy(logits.flatten(0, 1), labels.flatten())"
+    if last is not None:
+        why.append(f"{last} has the last position only: the code that generates text ran, not the code that trains")
+        fix = "let the spec's `model: inputs:` name the labels too, so that the code that trains runs"
+    return Diagnostic("no-loss", forward, f"`forward` of {name} returns no loss", why=tuple(why), fix=fix, kind="model")
+
+
+def _last_position_only(output: str) -> bool:
+    match = _OUTPUT.fullmatch(output)
+    sizes = [s.strip() for s in match["shape"].split(",")] if match else []
+    return len(sizes) == 3 and sizes[:2] == ["batch", "1"]
+
+
+def _raised(code: str, what: str, error: Exception, model: nn.Module | None) -> Diagnostic:
+    frame = innermost(error)
+    return Diagnostic(
+        code,
+        frame.span if frame else None,
+        f"{what} raised {type(error).__name__}: {first_lines(error)}{_in(frame, model)}",
+        notes=_called_by(error),
+        kind="model",
+    )
+
+
+def _with_numbers(error: Exception, model: nn.Module, inputs: Sequence[str]) -> Exception:
+    """The same failure at sizes of 2 and 16, if the message speaks of the export's symbols instead of sizes."""
+    mode = next((p.fake_mode for p in model.parameters() if isinstance(p, FakeTensor)), None)
+    if mode is None or not _SYMBOL.search(str(error)):
+        return error
+    try:
+        with mode:
+            model(**{name: torch.zeros(2, 16, dtype=torch.int64) for name in inputs})
+    except Exception as again:  # noqa: BLE001 - it is looked at, not handled
+        return again if type(again) is type(error) else error
+    return error
+
+
+def first_lines(error: Exception) -> str:
+    """What an exception says, without what the export machinery adds below it."""
+    text = str(error).strip().partition("\n\n")[0]
+    return " ".join(line.strip() for line in text.splitlines()[:3])
+
+
+def _in(frame: Frame | None, model: nn.Module | None) -> str:
+    path = path_of(frame.owner, model) if frame else ""
+    return f", in {path}" if path else ""
+
+
+def _called_by(error: Exception) -> tuple[Note, ...]:
+    """The call that led there, where it is another function."""
+    found = frames(error)
+    callers = [f for f in found[:-1] if f.function != "<listcomp>"][-1:]
+    return tuple(Note(f"called by {f.function}", f.span) for f in callers if f.span.line != found[-1].span.line)
