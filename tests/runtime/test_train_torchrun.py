@@ -36,11 +36,12 @@ class Ended:
         return [line for line in self.err.splitlines() if line.startswith(("rank ", "train.py: error:"))]
 
 
-def start(folder: Path, *arguments: str, ranks: int | None = 2, limit: float = 90) -> Ended:
+def start(folder: Path, *arguments: str, ranks: int | None = 2, restarts: int = 0, limit: float = 90) -> Ended:
     """Run the build's train.py under torchrun with `ranks` processes, or by itself."""
     launch = [sys.executable]
     if ranks is not None:
         launch += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        launch += ["--max-restarts", str(restarts)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     began = time.monotonic()
     done = subprocess.run(
@@ -185,3 +186,10 @@ def test_a_mistake_is_one_line(tmp_path: Path, arguments: list[str], message: st
     assert ended.code == 2
     assert ended.err.startswith(message)
     assert ended.err.count("\n") == 1
+
+
+def test_the_runtime_asks_for_torch_alone() -> None:
+    optional = ("rich", "safetensors", "tokenizers", "matplotlib", "sympy", "graphviz", "transformers", "yaml", "click")
+    program = f"import sys, graphpar.runtime.training; print([name for name in {optional} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
