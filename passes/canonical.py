@@ -50,4 +50,19 @@ def cat(node: Node) -> Node | None:
     return parts[0] if len(parts) == 1 else replace(node, args=parts)
 
 
-canonical = Pass({"reshape": reshape, "permute": permute, "cat": cat})
+def scalars(node: Node) -> Node | None:
+    """A tensor of one known value and no dimensions is a number."""
+    if not any(a.op == "full" and a.rank == 0 for a in node.operands) or all(a.rank == 0 for a in node.operands):
+        return None
+    return replace(node, args=tuple(_number(a) if isinstance(a, Node) else a for a in node.args))
+
+
+def _number(node: Node) -> Node | float | int:
+    if node.op != "full" or node.rank:
+        return node
+    return float(node.attrs["value"]) if node.dtype.startswith("float") else int(node.attrs["value"])
+
+
+_POINTWISE = "add sub mul div where maximum minimum eq ne lt le gt ge".split()
+
+canonical = Pass({"reshape": reshape, "permute": permute, "cat": cat, **dict.fromkeys(_POINTWISE, scalars)})

@@ -177,13 +177,22 @@ class _Walker:
 
     def origin(self, node: fx.Node) -> Origin:
         stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
-        path = next(reversed(stack.values()))[0] if stack else ""
         file, line = frame(node.meta.get("stack_trace"))
-        return Origin(_module_path(path), file, line, assigned(file, line) if file else ())
+        return Origin(_call_path(stack), file, line, assigned(file, line) if file else ())
 
 
-def _module_path(path: str) -> str:
-    return "" if path.startswith("_empty") else path
+def _call_path(stack: Mapping[str, tuple[str, Any]]) -> str:
+    """The path of the module that runs, each part with the number of the call if it is not the first: `drop@1`."""
+    path = next(reversed(stack.values()))[0] if stack else ""
+    if not path or path.startswith("_empty"):
+        return ""
+    parts = path.split(".")
+    for key, (outer, _) in stack.items():
+        call = key.rpartition("@")[2] if "@" in key else ""
+        depth = len(outer.split(".")) - 1
+        if call.isdigit() and outer and depth < len(parts):
+            parts[depth] += f"@{call}"
+    return ".".join(parts)
 
 
 def _dtype(value: Tensor) -> str:

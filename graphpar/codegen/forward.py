@@ -12,7 +12,7 @@ from graphpar.codegen.local import Cuts, blocks, cuts, symbols
 from graphpar.codegen.tree import Body, Call, Item, LoopCall, Statement, makes, reads
 from graphpar.codegen.variables import Variables, wishes
 from graphpar.ir.axes import spell_all
-from graphpar.ir.graph import Graph, Node, Size
+from graphpar.ir.graph import Graph, Node, Size, plain
 from graphpar.ir.states import Partial, Shard
 
 WIDTH = 88
@@ -310,7 +310,7 @@ class _Writer:
 
 def attribute(name: str, path: str) -> str:
     """How `self` reaches a tensor or module below the module at `path`: `c_attn.weight`, `mlp[0].weight`."""
-    rest = name.removeprefix(f"{path}.") if path else name
+    rest = plain(name).removeprefix(f"{plain(path)}.") if path else plain(name)
     text = ""
     for part in rest.split("."):
         text += f"[{part}]" if part.isdigit() else f".{part}" if text else part

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from graphpar.codegen.forward import Forward, Line, Program, attribute, forward
 from graphpar.codegen.layout import columns
 from graphpar.codegen.tree import Body, Call, LoopCall
-from graphpar.ir.graph import Loop, Node, Tensor
+from graphpar.ir.graph import Loop, Node, Tensor, plain
 
 
 @dataclass
@@ -87,9 +87,10 @@ class _Module:
             self.classes[key] = Class(name, module.cls, [], lines, imports | made.imports)
             self.order.append(self.classes[key])
         found = self.classes[key]
-        if body.path:
-            found.paths.append(self.spelled(body.path))
-        self.by_path[body.path] = found
+        spelled = self.spelled(plain(body.path))
+        if body.path and spelled not in found.paths:
+            found.paths.append(spelled)
+        self.by_path[body.path] = self.by_path[plain(body.path)] = found
         return found
 
     def name_for(self, cls: str, path: str) -> str:
@@ -158,7 +159,7 @@ class _Members:
 
     def lines(self) -> list[Line]:
         found: list[Line] = []
-        for name in self.children(self.body.path):
+        for name in self.children(plain(self.body.path)):
             found += self.member(name, f"self.{name} = ", "", 2)
         return found
 
@@ -166,7 +167,7 @@ class _Members:
         """What a module holds, in the source's order: tensors first, then modules with tensors or bodies below them."""
         prefix = f"{path}." if path else ""
         own = [n.removeprefix(prefix) for n in self.tensors if n.startswith(prefix) and "." not in n.removeprefix(prefix)]
-        names = [*self.tensors, *self.owner.by_path, *self.graph.loops]
+        names = [*self.tensors, *map(plain, self.owner.by_path), *self.graph.loops]
         below = {n.removeprefix(prefix).split(".")[0] for n in names if n.startswith(prefix) and n != path}
         real = self.graph.members(path)[0]
         start = f"{real}." if real else ""
@@ -174,7 +175,7 @@ class _Members:
         return [*own, *(c for c in order if "." not in c and c in below)]
 
     def member(self, name: str, head: str, tail: str, indent: int) -> list[Line]:
-        path = f"{self.body.path}.{name}" if self.body.path else name
+        path = f"{plain(self.body.path)}.{name}" if self.body.path else name
         return self.at(path, head, tail, indent)
 
     def at(self, path: str, head: str, tail: str, indent: int) -> list[Line]:
@@ -183,6 +184,7 @@ class _Members:
             if self.tensors[path].op == "buffer" and head.startswith("self."):
                 name = path.rpartition(".")[2]
                 persistent = "" if self.info(self.tensors[path]).persistent else ", persistent=False"
+                code = code.replace(", persistent=False", "")
                 return [Line(f'self.register_buffer("{name}", {code}{persistent})', comment, indent=indent)]
             return [Line(f"{head}{code}{tail}", comment, indent=indent)]
         if path in self.graph.loops:

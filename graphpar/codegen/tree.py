@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from graphpar.ir.graph import Graph, Loop, Node
+from graphpar.ir.graph import Graph, Loop, Node, plain
 
 LEAVES = frozenset({"parameter", "buffer", "input", "constant"})
 FREE_OF_CHARGE = frozenset({"reshape", "permute", "unsqueeze", "expand", "upcast", "loop_enter", "loop_leave"})
@@ -241,7 +241,7 @@ class _Builder:
         """Whether a parameter or buffer lies below this module, or a constant is written where it is used."""
         if node.op == "constant":
             return True
-        return node.op in ("parameter", "buffer") and (path == "" or node.attrs["name"].startswith(f"{path}."))
+        return node.op in ("parameter", "buffer") and (path == "" or node.attrs["name"].startswith(f"{plain(path)}."))
 
 
 def reads(item: Item) -> list[Node]:

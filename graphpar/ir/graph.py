@@ -7,6 +7,7 @@ it, and the graph's `loops` say how often, and which body (kind) runs in which i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TYPE_CHECKING, TypeAlias
@@ -137,7 +138,7 @@ class Graph:
     def members(self, path: str) -> tuple[str, ...]:
         """The source paths that a path with `*` parts stands for."""
         paths = [""]
-        for part in path.split("."):
+        for part in plain(path).split("."):
             grown: list[str] = []
             for prefix in paths:
                 indices = self.loops[wild].members(part) if (wild := self._loop_at(prefix, part)) else ()
@@ -148,6 +149,11 @@ class Graph:
 
     def _loop_at(self, prefix: str, part: str) -> str | None:
         return prefix if part.startswith("*") and prefix in self.loops else None
+
+
+def plain(path: str) -> str:
+    """A module's path without the numbers of its calls."""
+    return re.sub(r"@\d+", "", path)
 
 
 def rebuild(graph: Graph, rule: Callable[[Node], Node | None]) -> Graph:

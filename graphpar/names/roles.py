@@ -129,8 +129,17 @@ def _heads(u: Unified, labels: Labels) -> None:
             _single(u, labels, at.heads, "heads", at.node)
             labels.aliases.setdefault("kv_heads", "heads")
         _single(u, labels, at.depth, "d_head", at.node)
+        _halves(u, labels, at)
         same = u.atoms.total(at.depth) == u.atoms.total(at.value_depth)
         _single(u, labels, at.value_depth, "d_head" if same else "d_head_v", at.node)
+
+
+def _halves(u: Unified, labels: Labels, at: _Attention) -> None:
+    """Rotary positions cut a head in halves."""
+    parts = u.atoms.sum.get(at.depth[0], ()) if len(at.depth) == 1 else ()
+    atoms = {a for part in parts for a in u.atoms.resolve(part)}
+    if len(parts) == 2 and len(atoms) == 1:
+        labels.give(atoms.pop(), "half", _because(at.node))
 
 
 def _feed_forward(u: Unified, labels: Labels) -> None:
