@@ -64,9 +64,9 @@ class Mesh:
         limit = timedelta(seconds=timeout)
         if device.type == "cuda":
             torch.cuda.set_device(device)
-            dist.init_process_group("cpu:gloo,cuda:nccl", timeout=limit, device_id=device)
+            dist.init_process_group("cpu:gloo,cuda:nccl", timeout=limit, device_id=device, **_meeting_place())
         else:
-            dist.init_process_group("gloo", timeout=limit)
+            dist.init_process_group("gloo", timeout=limit, **_meeting_place())
         kind = Group if device.type == "cuda" else GlooGroup
 
         def connect(names: tuple[str, ...], every: list[tuple[int, ...]]) -> Communicator:
@@ -211,6 +211,19 @@ def _started(sizes: Mapping[str, int]) -> tuple[int, torch.device]:
             f"or hide the GPUs with CUDA_VISIBLE_DEVICES= to run on its CPUs"
         )
     return int(os.environ["RANK"]), torch.device("cuda", local)
+
+
+def _meeting_place() -> dict[str, Any]:
+    """Where a restarted job meets; nothing special on its first start.
+
+    torchrun keeps its store over a restart, and the addresses of the processes that ended are still in it.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if attempt == "0" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return {}
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return {"store": dist.PrefixStore(f"restart {attempt}", store), "rank": rank, "world_size": world}
 
 
 def _process_group(
