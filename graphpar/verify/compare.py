@@ -54,6 +54,11 @@ def worst(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], floor: floa
     return found_worst
 
 
+def larger(a: Worst, b: Worst) -> Worst:
+    """The one with the larger difference."""
+    return a if not a.error <= b.error else b
+
+
 def size(tensor: Tensor) -> float:
     """The magnitude of the largest element."""
     return tensor.detach().abs().max().item() if tensor.numel() else 0.0

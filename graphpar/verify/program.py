@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import linecache
 import types
@@ -57,13 +58,16 @@ class Program:
         """The place of every rank."""
         return [Place.of(self.mesh, rank) for rank in range(self.ranks)]
 
-    def model(self, mesh: Mesh, values: Values, dtype: torch.dtype | None, text: str | None = None) -> nn.Module:
+    def model(
+        self, mesh: Mesh, values: Values, dtype: torch.dtype | None, watched: ast.Module | None = None, **known: Any
+    ) -> nn.Module:
         """This rank's model in evaluation mode, filled with its part of `values`.
 
-        Floating-point tensors have `dtype`, or, with None, each the dtype of the source. `text` replaces that of
-        model.py. Raises GraphparError if the file cannot be run, and PlanError unless it holds what the plan says.
+        Floating-point tensors have `dtype`, or, with None, each the dtype of the source. `watched` is run in place of
+        model.py, with the names in `known`. Raises GraphparError if the file cannot be run, and PlanError unless it
+        holds what the plan says.
         """
-        model: nn.Module = self._class(self.text if text is None else text)(mesh)
+        model: nn.Module = self._class(watched, known)(mesh)
         for name, held in held_tensors(model, self.plan).items():
             if held.is_floating_point():
                 held.data = held.data.to(self.plan.stored[name].dtype if dtype is None else dtype)
@@ -74,22 +78,23 @@ class Program:
         return model.eval()
 
     def part(self, batch: Batch, mesh: Mesh) -> Batch:
-        """This rank's part of a batch, in tensors of its own."""
+        """This rank's part of a batch, on its device, in tensors of its own."""
         place = Place(mesh.sizes, mesh.coordinates)
         found: Batch = {}
         for entry in self.plan.inputs:
             x = batch[entry.name]
             for dim, axes in entry.cut.items():
                 x = block(x, axes, dim, place)
-            found[entry.name] = x.contiguous().clone()
+            found[entry.name] = x.contiguous().clone().to(mesh.device)
         return found
 
-    def _class(self, text: str) -> Any:
+    def _class(self, watched: ast.Module | None, known: Mapping[str, Any]) -> Any:
         module = types.ModuleType("model")
-        # tracebacks quote what runs, which may not be what the file says
-        linecache.cache[str(self.file)] = (len(text), None, text.splitlines(keepends=True), str(self.file))
+        module.__dict__.update(known)
+        # tracebacks quote what was read, which may not be what the file says by now
+        linecache.cache[str(self.file)] = (len(self.text), None, self.text.splitlines(keepends=True), str(self.file))
         try:
-            exec(compile(text, str(self.file), "exec"), module.__dict__)  # noqa: S102  (running it is the point)
+            exec(compile(watched or self.text, str(self.file), "exec"), module.__dict__)
         except Exception as error:
             raise GraphparError(_broken(self.file, error)) from error
         name = self.document["class"]

@@ -1,4 +1,4 @@
-"""The source model, and the two programs that stand between it and the build: itself in float64, and on one device."""
+"""The source model, in float64 as well, and the program that the compiler makes of it for one device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUDGE = 0.05  # added noise: initial biases are zeros and initial norms ones, wh
 
 
 @dataclass(frozen=True)
-class Source:
+class Origin:
     """How to build the model that was compiled, and how it is called."""
 
     construct: Callable[[], nn.Module]
@@ -67,9 +67,9 @@ def values(model: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def one_device(source: Source, spec: Spec, described: Mapping[str, Any]) -> Iterator[Program]:
+def one_device(origin: Origin, spec: Spec, described: Mapping[str, Any]) -> Iterator[Program]:
     """The program that the compiler writes for the same spec with every mesh axis of size 1: no collectives."""
-    build = compile_captured(source.captured, of_ones(spec), described)
+    build = compile_captured(origin.captured, of_ones(spec), described)
     with tempfile.TemporaryDirectory(prefix="graphpar-") as folder:
         build.write(Path(folder))
         yield read_program(Path(folder))
