@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ class Yield:
     modules: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.axis}: {self.name} yields to {self.to} in {', '.join(self.modules)}"
+        where = [m or "the model itself" for m in self.modules]
+        return f"{self.axis}: {self.name} yields to {self.to} in {', '.join(where)}"
 
 
 def yields(placed: Placed) -> tuple[Yield, ...]:
@@ -31,7 +33,7 @@ def yields(placed: Placed) -> tuple[Yield, ...]:
             for axis, (_, rule) in claims.items():
                 for second in _second(node, axis, rule, placed):
                     found.setdefault((axis, second.name, rule.name), {})[node.origin.module] = None
-    return tuple(Yield(*key, _outermost(modules)) for key, modules in found.items())
+    return tuple(Yield(*key, _together(modules)) for key, modules in found.items())
 
 
 def _second(node: Node, axis: str, first: LayoutRule, placed: Placed) -> Iterable[LayoutRule]:
@@ -47,7 +49,8 @@ def _has(node: Node, name: str, placed: Placed) -> bool:
     return any(factor.id in ids for axes in views for axis in axes for factor in axis.factors)
 
 
-def _outermost(modules: Mapping[str, None]) -> tuple[str, ...]:
-    """Without the modules that lie below another one of them."""
-    paths = [m or "the model itself" for m in modules]
-    return tuple(p for p in paths if not any(p.startswith(f"{other}.") for other in paths))
+def _together(modules: Mapping[str, None]) -> tuple[str, ...]:
+    """The modules, with those of one parent as the parent, and none below another one."""
+    parents = Counter(m.rpartition(".")[0] for m in modules if "." in m)
+    raised = dict.fromkeys(p if parents[p := m.rpartition(".")[0]] > 1 and p else m for m in modules)
+    return tuple(p for p in raised if not any(p.startswith(f"{other}.") for other in raised))

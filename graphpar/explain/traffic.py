@@ -66,7 +66,7 @@ def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
 
 def _number(elements: str, size: Tokens) -> int:
     symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in ("batch", "seq")}
-    value = sympy.sympify(elements, locals=symbols)
+    value: Any = sympy.parse_expr(elements, local_dict=symbols)
     return int(value.subs({symbols["batch"]: size.batch, symbols["seq"]: size.seq}))
 
 

@@ -77,13 +77,10 @@ def candidates(module: ModuleType, args: Mapping[str, object]) -> tuple[Candidat
         if isinstance(node, ast.ClassDef) and _is_module_class(getattr(module, node.name, None))
     }
     used = {name for node in classes.values() for name in _names(node) if name != node.name}
-    found: list[Candidate] = []
-    for node in tree.body:
-        if (isinstance(node, ast.ClassDef) and node.name in classes and node.name not in used) or (
-            isinstance(node, ast.FunctionDef) and _returns_module(node, classes)
-        ):
-            found.append(_candidate(node.name, getattr(module, node.name), args))
-    return tuple(found)
+    roots = {name for name in classes if name not in used}
+    makers = {n.name for n in tree.body if isinstance(n, ast.FunctionDef) and _returns_module(n, classes)}
+    names = [n.name for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef)) and n.name in roots | makers]
+    return tuple(_candidate(name, getattr(module, name), args) for name in names)
 
 
 def _is_module_class(value: object) -> bool:

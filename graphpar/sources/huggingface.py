@@ -108,19 +108,21 @@ def _class(transformers: Any, config: Any, wanted: str | None, path: Path) -> tu
         if cls is None:
             message = f"transformers has no class `{wanted}`{did_you_mean(wanted, dir(transformers))}"
             raise GraphparError(Diagnostic("no-such-object", None, message))
+        if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+            raise GraphparError(Diagnostic("not-a-module", None, f"`{wanted}` of transformers is no class of models"))
         return cls, ()
     named = next(iter(config.architectures or ()), None)
-    cls = getattr(transformers, named, None) if named else None
-    if cls is not None and _takes_labels(cls):
-        return cls, ()
+    own = getattr(transformers, named, None) if named else None
+    if own is not None and _takes_labels(own):
+        return own, ()
     auto = transformers.AutoModelForCausalLM
     if type(config) not in auto._model_mapping:
         message = f"{shown(path)} describes no language model that is trained on labels"
         kind = config.model_type
         why = f"`architectures` is {named or 'not given'}; transformers has no causal language model for `{kind}`"
         raise GraphparError(Diagnostic("bad-config", None, message, why=(why,)))
-    cls = auto._model_mapping[type(config)]
-    why = f"{named} takes no labels" if named and cls is not None else "config.json names no class"
+    cls: Any = auto._model_mapping[type(config)]
+    why = f"{named} takes no labels" if own is not None else "config.json names no class"
     return cls, (f"the model is {cls.__name__}, the causal language model of this configuration: {why}",)
 
 

@@ -1,0 +1,114 @@
+"""What `graphpar compile` says of the build that it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from graphpar.explain.claims import Yield, yields
+from graphpar.explain.memory import Memory, Sharded, memory, sharded, spell
+from graphpar.explain.tables import Table, print_tables
+from graphpar.explain.traffic import Tokens, Traffic, tokens, traffic
+from graphpar.language.schema import Spec
+from graphpar.place.place import Placed
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A build in numbers. `said` are choices made without being asked, `launch` the line that starts training."""
+
+    model: str
+    mesh: Mapping[str, int]
+    layout: Sequence[str]
+    sharded: Sharded
+    memory: Memory
+    tokens: Tokens
+    traffic: tuple[Traffic, ...]
+    yields: tuple[Yield, ...]
+    said: tuple[str, ...]
+    folder: Path
+    launch: str
+
+    @property
+    def ranks(self) -> int:
+        """The ranks of the mesh."""
+        return prod(self.mesh.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return {
+            "ok": True,
+            "build": str(self.folder),
+            "model": self.model,
+            "mesh": dict(self.mesh),
+            "layout": list(self.layout),
+            "sharded": asdict(self.sharded),
+            "memory_per_rank": {**asdict(self.memory), "total": self.memory.total},
+            "tokens": asdict(self.tokens),
+            "collectives": [asdict(t) for t in self.traffic],
+            "yields": [asdict(y) for y in self.yields],
+            "notes": list(self.said),
+            "launch": self.launch,
+        }
+
+    def show(self) -> None:
+        """Print it."""
+        mesh = " x ".join(f"{axis}={size}" for axis, size in self.mesh.items())
+        lines = [
+            f"{self.model} on mesh {mesh}, {self.ranks} rank{'s' if self.ranks > 1 else ''}",
+            f"  layout   {'   '.join(self.layout)}",
+            f"  sharded  {self.sharded}",
+        ]
+        closing = [*(f"note: {text}" for text in (*map(str, self.yields), *self.said))]
+        closing += [""] if closing else []
+        closing += [f"wrote {self.folder}", f"  {self.launch}"]
+        print_tables(lines, [self._memory(), self._traffic()], closing)
+
+    def _memory(self) -> Table:
+        m = self.memory
+        rows = [
+            ("parameters", m.parameters),
+            ("gradients", m.gradients),
+            ("AdamW moments", m.moments),
+            ("buffers", m.buffers),
+        ]
+        return Table(
+            f"memory per rank, activations apart (parameters on one device: {spell(m.whole)})",
+            ("what", "bytes"),
+            [*((name, spell(size)) for name, size in rows if size), ("sum", spell(m.total))],
+        )
+
+    def _traffic(self) -> Table:
+        size = self.tokens
+        rows = [(t.phase, t.kind, t.axis, str(t.count), spell(t.bytes)) for t in self.traffic]
+        title = f"collectives per step and rank, for a batch of {size.batch} x {size.seq} tokens ({size.why})"
+        if not rows:
+            return Table(f"{title}: none", (), [])
+        return Table(title, ("phase", "kind", "axis", "count", "bytes"), rows)
+
+
+def summarize(plan: Mapping[str, Any], placed: Placed, spec: Spec, said: Iterable[str], folder: Path) -> Summary:
+    """Everything that is worth saying of a build."""
+    size = tokens(plan, _given(spec))
+    ranks = prod(plan["mesh"].values())
+    return Summary(
+        model=f"{plan['class']} ({plan['source']['model']})",
+        mesh=plan["mesh"],
+        layout=plan["layout"],
+        sharded=sharded(plan),
+        memory=memory(plan),
+        tokens=size,
+        traffic=traffic(plan, size),
+        yields=yields(placed),
+        said=tuple(said),
+        folder=folder,
+        launch=f"torchrun --standalone --nproc-per-node {ranks} {folder / 'train.py'} --data TEXT",
+    )
+
+
+def _given(spec: Spec) -> dict[str, int]:
+    """The sizes of batch and seq in the spec's inputs."""
+    return {name: size for entry in (spec.model.inputs if spec.model else ()) for name, size in entry.axes}
