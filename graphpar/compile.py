@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sympy
 from torch import nn
 
 from graphpar import __version__, library
-from graphpar.capture.capture import Captured, Signature, capture
+from graphpar.capture.capture import SEQ, Captured, Signature, capture
 from graphpar.codegen import loss as losses
 from graphpar.codegen.forward import Program
 from graphpar.codegen.module import module
@@ -55,6 +56,12 @@ def simplify(graph: Graph, passes: Sequence[str] = BEFORE, folders: Sequence[Pat
     return graph
 
 
+def own_passes(folders: Sequence[Path]) -> list[str]:
+    """The passes in the user's folders, in the order of their names: they run after graphpar's own, before placement."""
+    shipped = set(library.passes())
+    return sorted(set(library.passes(folders)) - shipped)
+
+
 def compile_model(
     construct: Callable[[], nn.Module],
     signature: Signature,
@@ -71,7 +78,8 @@ def compile_model(
 
 def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], folders: Sequence[Path] = ()) -> Build:
     """Compile what is captured already."""
-    named = name(cut_loops(simplify(captured.graph, BEFORE, folders), spec))
+    graph = simplify(captured.graph, (*BEFORE, *own_passes(folders)), folders)
+    named = name(cut_loops(graph, spec))
     raise_if_any(check_named(named, spec))
     layout = Layout(spec, named, spec.mesh.sizes())
     placed = place(layout)
@@ -82,8 +90,11 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
     root = build(graph, owners(named.graph))
     found = losses.labels(graph)
     extra = losses.count_method(graph, program, found) if found else []
-    document = plan(graph, root, program, named, spec, found, {**source, "graphpar": __version__, "spec": digest(dump_spec(spec))})
-    text = module(root, program, _header(document, source), extra=extra)
+    source = {**source, "graphpar": __version__, "spec": digest(dump_spec(spec))}
+    document = plan(graph, root, program, named, spec, found, source)
+    document["max_seq"] = _longest([document["max_seq"], *(a.condition for a in captured.assumptions)])
+    text, lines = module(root, program, _header(document, source), extra=extra)
+    document["lines"] = lines
     files = {
         "model.py": text,
         "train.py": train_program(document["class"], layout.mesh),
@@ -92,6 +103,17 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
         "spec.yaml": dump_spec(spec),
     }
     return Build(files, document, named, placed, program)
+
+
+def _longest(bounds: Sequence[Any]) -> int | None:
+    """The longest sequence that position tables and the model's own checks allow."""
+    limits = [b for b in bounds if isinstance(b, int) and not isinstance(b, bool)]
+    for b in bounds:
+        if isinstance(b, sympy.Le) and b.lhs == SEQ and b.rhs.is_Integer:
+            limits.append(int(b.rhs))
+        if isinstance(b, sympy.Ge) and b.rhs == SEQ and b.lhs.is_Integer:
+            limits.append(int(b.lhs))
+    return min(limits, default=None)
 
 
 def _header(document: Mapping[str, Any], source: Mapping[str, Any]) -> str:

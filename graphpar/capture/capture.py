@@ -11,12 +11,13 @@ from typing import Any
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from graphpar.capture import recipe, siblings, translate
 from graphpar.capture.loops import fold
-from graphpar.ir.graph import Graph, Node, with_outputs
+from graphpar.ir.graph import Graph, Node, rebuild, with_outputs
 
 BATCH = sympy.Symbol("batch", integer=True, positive=True)
 SEQ = sympy.Symbol("seq", integer=True, positive=True)
@@ -38,6 +39,7 @@ class Captured:
     graph: Graph
     built: recipe.Built
     signature: Signature
+    assumptions: tuple[translate.Assumption, ...] = ()
 
 
 def capture(construct: Callable[[], nn.Module], signature: Signature) -> Captured:
@@ -55,19 +57,26 @@ def capture(construct: Callable[[], nn.Module], signature: Signature) -> Capture
     loss = new[_loss(program, translation, signature)]
     tensors = translate.tensors(model)
     graph = Graph(tuple(nodes), (loss,), loops, translate.modules(model), tensors)
-    graph = with_outputs(graph, nodes, (loss,))
-    return Captured(_first_names(graph, translate.aliases(tensors)), built, signature)
+    graph = _say_patterns(with_outputs(graph, nodes, (loss,)), model)
+    graph = _first_names(graph, translate.aliases(tensors))
+    return Captured(graph, built, signature, tuple(translation.assumptions))
 
 
 def export(model: nn.Module, signature: Signature) -> tuple[ExportedProgram, siblings.Siblings]:
     """Export with repeated blocks folded, splitting groups until every fold is proven."""
     groups = siblings.group(model)
+    hollow = True
     while True:
         try:
-            with siblings.folded(model, groups):
+            with siblings.folded(model, groups, hollow=hollow):
                 program = _export(model, signature)
         except siblings.NotTheSameCall as refusal:
             groups = siblings.Siblings(_alone(groups, refusal.site), open={*groups.open, refusal.site})
+            continue
+        except (AttributeError, KeyError):
+            if not hollow:
+                raise
+            hollow = False  # the model reaches into blocks from outside: they have to hold what they hold
             continue
         finer = siblings.split(model, groups)
         if finer is None:
@@ -122,16 +131,70 @@ class Specialised(Exception):
         self.name, self.dim, self.size = name, dim, size
 
 
+class NoSuchOutput(Exception):
+    """The model has no output of the name that the spec gives as the loss."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(name, list(known))
+        self.name, self.known = name, tuple(known)
+
+
 class NoLoss(Exception):
-    """No output of the model is a scalar loss."""
+    """No output of the model is a scalar loss. `outputs` says what there is."""
+
+    def __init__(self, outputs: Sequence[str]) -> None:
+        super().__init__(list(outputs))
+        self.outputs = tuple(outputs)
 
 
 def _loss(program: ExportedProgram, translation: translate.Translation, signature: Signature) -> Node:
     outputs = translate.flatten(translation.outputs)
     scalars = [o for o in outputs if o.shape == () and o.dtype.startswith("float")]
+    named = _output_names(program)
+    if signature.loss is not None:
+        if signature.loss not in named:
+            raise NoSuchOutput(signature.loss, named)
+        chosen = translation.outputs[named.index(signature.loss)]
+        scalars = [o for o in scalars if o is chosen]
     if not scalars:
         raise NoLoss([f"{o.dtype}{list(o.shape)}" for o in outputs])
     return scalars[0]
+
+
+def _say_patterns(graph: Graph, model: nn.Module) -> Graph:
+    """Buffers that hold a triangle of ones say so: they are functions of position."""
+    values = dict(model.named_buffers(remove_duplicate=False))
+
+    def rule(node: Node) -> Node | None:
+        if node.op != "buffer" or node.rank < 2:
+            return None
+        names = graph.members(node.attrs["name"])
+        if all(_is_triangle(values[name]) for name in names):
+            return replace(node, attrs={**node.attrs, "pattern": "tril"})
+        return None
+
+    return rebuild(graph, rule)
+
+
+def _is_triangle(value: torch.Tensor) -> bool:
+    rows, columns = value.shape[-2:]
+    plain = value.reshape(-1, columns)
+    same = torch.ones(rows, columns, dtype=torch.bool).tril()
+    return rows == columns == plain.shape[0] and bool(torch.equal(plain, same.to(plain.dtype)))
+
+
+def _output_names(program: ExportedProgram) -> list[str]:
+    """The name of each output: its key in a dict or dataclass, its index in a tuple."""
+    tree = program.call_spec.out_spec
+    if tree is None or tree.is_leaf():
+        return ["loss"]
+    dummy = pytree.tree_unflatten(list(range(tree.num_leaves)), tree)
+    return [_key(path) for path, _ in pytree.tree_flatten_with_path(dummy)[0]]
+
+
+def _key(path: Sequence[Any]) -> str:
+    last = path[-1] if path else ""
+    return str(getattr(last, "key", getattr(last, "idx", getattr(last, "name", last))))
 
 
 def _fill_buffers(model: nn.Module, tape: Mapping[str, Any]) -> None:
@@ -144,29 +207,14 @@ def _fill_buffers(model: nn.Module, tape: Mapping[str, Any]) -> None:
 
 
 def _first_names(graph: Graph, first: Mapping[str, str]) -> Graph:
-    members = {alias: name for alias, name in first.items()}
-
-    def rename(name: str) -> str:
-        return members.get(name, name)
-
-    from graphpar.ir.graph import rebuild
-
-    def rule(node: Node) -> Node | None:
-        if node.op in ("parameter", "buffer") and rename(node.attrs["name"]) != node.attrs["name"]:
-            return replace(node, attrs={"name": rename(node.attrs["name"])})
-        return None
-
-    return _merge_tensors(rebuild(graph, rule))
-
-
-def _merge_tensors(graph: Graph) -> Graph:
-    """One node per parameter or buffer."""
-    from graphpar.ir.graph import rebuild
-
+    """One node per parameter or buffer, under its first name."""
     kept: dict[str, Node] = {}
 
     def rule(node: Node) -> Node | None:
-        return kept.setdefault(node.attrs["name"], node) if node.op in ("parameter", "buffer") else None
+        if node.op not in ("parameter", "buffer"):
+            return None
+        name = first.get(node.attrs["name"], node.attrs["name"])
+        return kept.setdefault(name, replace(node, attrs={**node.attrs, "name": name}))
 
     return rebuild(graph, rule)
 
@@ -182,8 +230,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.getLogger("torch").setLevel(level)
-
-
-def inputs_of(graph: Graph) -> Sequence[str]:
-    """The names of the inputs that the loss depends on."""
-    return [n.attrs["name"] for n in graph.inputs]

@@ -7,7 +7,8 @@ the part that buffers depend on gives their values at compile time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-
-_SILENT = {"aten.detach.default", "prim.device.default"}
-
 
 @dataclass(frozen=True)
 class Built:
@@ -35,7 +33,7 @@ def build(construct: Callable[[], nn.Module]) -> Built:
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     recorder = _Recorder()
-    with mode, recorder:
+    with mode, recorder, recorder.whole_initialisers():
         model = construct()
     return Built(model, recorder.tape(model), mode)
 
@@ -55,6 +53,25 @@ class _Recorder(TorchDispatchMode):
         if isinstance(result, Tensor) or (isinstance(result, (tuple, list)) and any(isinstance(r, Tensor) for r in result)):
             self.record(func, args, kwargs, result)
         return result
+
+    @contextmanager
+    def whole_initialisers(self) -> Iterator[None]:
+        """Record `trunc_normal_` as one op: it draws until all values fit, so its ops depend on what is drawn."""
+        original = nn.init.trunc_normal_
+
+        def whole(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            if not isinstance(tensor, FakeTensor):
+                return original(tensor, *args, **kwargs)
+            words = {k: v for k, v in kwargs.items() if k != "generator"}
+            at = self.identify(tensor)
+            self.ops.append({"op": "init.trunc_normal_", "args": [{"tensor": at}, *args], "kwargs": words, "out": [at]})
+            return tensor
+
+        nn.init.trunc_normal_ = whole
+        try:
+            yield
+        finally:
+            nn.init.trunc_normal_ = original
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         encoded = [self.encode(a) for a in args]
@@ -151,8 +168,11 @@ def _tensors(value: Any) -> list[int]:
 
 
 def _run(op: Mapping[str, Any], values: dict[int, Any]) -> None:
-    namespace, name, overload = op["op"].split(".")
-    function = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    if op["op"] == "init.trunc_normal_":
+        function: Any = nn.init.trunc_normal_
+    else:
+        namespace, name, overload = op["op"].split(".")
+        function = getattr(getattr(getattr(torch.ops, namespace), name), overload)
     result = function(*_decode(op["args"], values), **{k: _decode(v, values) for k, v in op["kwargs"].items()})
     for out, value in zip(op["out"], result if isinstance(result, (tuple, list)) else (result,), strict=True):
         values[out] = value

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from graphpar.capture import markers
 
+_HELD = ("_parameters", "_buffers", "_modules")
 _OWN = frozenset(nn.Module().__dict__) | {"forward", "training"}
 
 
@@ -75,14 +76,20 @@ def split(model: nn.Module, siblings: Siblings) -> Siblings | None:
 
 
 @contextmanager
-def folded(model: nn.Module, siblings: Siblings) -> Iterator[None]:
-    """While active, leaders are framed by markers and every other member is one marker."""
+def folded(model: nn.Module, siblings: Siblings, *, hollow: bool) -> Iterator[None]:
+    """While active, leaders are framed by markers and every other member is one marker.
+
+    `hollow`: the others hold no tensors and no submodules meanwhile, so that what is not traced costs nothing.
+    """
     with ExitStack() as stack:
         watched: dict[int, tuple[int, str]] = {}
         for number, site in enumerate(siblings.sites):
             member = _member(model, site)
             if site.leader != number:
                 forward = _stub(siblings, number, site.leader)
+                if hollow:
+                    stack.callback(member.__dict__.update, {k: member.__dict__[k] for k in _HELD})
+                    member.__dict__.update({k: {} for k in _HELD})
             elif number in siblings.open:
                 continue
             else:

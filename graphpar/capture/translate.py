@@ -17,7 +17,25 @@ from graphpar.capture.locate import assigned, frame
 from graphpar.ir.graph import Module, Node, Origin
 from graphpar.ir.graph import Tensor as TensorInfo
 
-_DROPPED = {"aten._assert_tensor_metadata.default", "aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default"}
+_DROPPED = {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default"}
+_VIEWS = frozenset({"reshape", "permute", "slice", "select", "unsqueeze", "expand", "piece", "segment"})
+
+
+class Unsupported(Exception):
+    """Something in the model that no graph can say. `kind` is a short word, `name` what it is about."""
+
+    def __init__(self, kind: str, name: str, origin: Origin) -> None:
+        super().__init__(f"{kind}: {name} at {origin}")
+        self.kind, self.name, self.file, self.line = kind, name, origin.file, origin.line
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A condition on batch and seq that the model or its export checks."""
+
+    condition: Any
+    file: str
+    line: int
 
 
 @dataclass(frozen=True)
@@ -38,6 +56,7 @@ class Translation:
     nodes: list[Node] = field(default_factory=list[Node])
     calls: list[BlockCall] = field(default_factory=list[BlockCall])
     outputs: list[Any] = field(default_factory=list[Any])
+    assumptions: list[Assumption] = field(default_factory=list[Assumption])
 
 
 def translate(program: ExportedProgram, model: nn.Module, sizes: Mapping[sympy.Expr, sympy.Expr]) -> Translation:
@@ -96,11 +115,17 @@ class _Walker:
             return args[0][args[1]]
         if target in _DROPPED:
             return None
+        if target == "aten._assert_scalar.default":
+            origin = self.origin(node)
+            self.result.assumptions.append(Assumption(args[0], origin.file, origin.line))
+            return None
         value = node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
             return self.scalar(value)
         if target.startswith("graphpar."):
             return self.marker(node, target, args)
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise Unsupported("higher-order", target, self.origin(node))
         return self.tensor_call(node, target, args, value)
 
     def tensor_call(self, node: fx.Node, target: str, args: Any, value: Any) -> Any:
@@ -109,6 +134,8 @@ class _Walker:
         shape, dtype = ((), "") if many else (self.shape(value), _dtype(value))
         inplace = target.split(".")[1].endswith("_") and not target.split(".")[1].endswith("__")
         name = target.replace("_.", ".", 1) if inplace else target
+        if inplace:
+            self.check_in_place(args[0], name, node)
         call = Call(name, tuple(args), self.read(node.kwargs), shape, dtype, self.origin(node), parts)
         result = TABLE.get(name, other)(call)
         for new in result if isinstance(result, tuple) else (result,):
@@ -116,6 +143,16 @@ class _Walker:
         if inplace and isinstance(node.args[0], fx.Node):
             self.values[node.args[0]] = result
         return result
+
+    def check_in_place(self, x: Any, name: str, node: fx.Node) -> None:
+        """An update in place is the new value from there on; of a view or a buffer it would be lost."""
+        base = x
+        while isinstance(base, Node) and base.op in _VIEWS:
+            (base,) = base.operands[:1]
+        if isinstance(base, Node) and base.op == "buffer":
+            raise Unsupported("buffer-updated", base.attrs["name"], self.origin(node))
+        if base is not x:
+            raise Unsupported("in-place-on-view", name.split(".")[1], self.origin(node))
 
     def marker(self, node: fx.Node, target: str, args: Any) -> tuple[Node, ...]:
         values, site = tuple(args[0]), args[1]

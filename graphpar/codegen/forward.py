@@ -12,7 +12,7 @@ from graphpar.codegen.local import Cuts, blocks, cuts, symbols
 from graphpar.codegen.tree import Body, Call, Item, LoopCall, Statement, makes, reads
 from graphpar.codegen.variables import Variables, wishes
 from graphpar.ir.axes import spell_all
-from graphpar.ir.graph import Graph, Node, Size, plain
+from graphpar.ir.graph import Graph, Node, Origin, Size, plain
 from graphpar.ir.states import Partial, Shard
 
 WIDTH = 88
@@ -49,6 +49,7 @@ class Line:
     shape: str = ""
     reason: str = ""
     indent: int = 2
+    origin: Origin | None = None
 
 
 @dataclass
@@ -189,7 +190,7 @@ class _Writer:
         self._line(f"{name} = {text}", node)
 
     def _line(self, code: str, node: Node) -> None:
-        self.result.lines.append(Line(code, self.program.shape(node), node.note))
+        self.result.lines.append(Line(code, self.program.shape(node), node.note, origin=node.origin))
 
     def _cut(self, members: list[Node]) -> None:
         text = cut_all(members[0], self)

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphpar.codegen.forward import Line
+from graphpar.ir.graph import Origin
 
 CODE = 76  # where the shapes begin, unless a line is longer
 LONGEST = 112  # a longer line is broken
 SHAPE = 34  # the width of the shapes, unless one is longer
+
+
+def origins(lines: Sequence[Line]) -> list[Origin | None]:
+    """For each line of text that `columns` makes, where in the source it comes from."""
+    return [part.origin for line in lines for part in _broken(line)]
 
 
 def columns(lines: Sequence[Line]) -> list[str]:
@@ -34,7 +40,7 @@ def _broken(line: Line) -> list[Line]:
     start = _opening(line.code)
     inner = f"{line.code[start + 1 : -1]},"
     return [
-        Line(line.code[: start + 1], indent=line.indent),
+        Line(line.code[: start + 1], indent=line.indent, origin=line.origin),
         Line(inner, indent=line.indent + 1),
         Line(")", line.shape, line.reason, line.indent),
     ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from graphpar.codegen.forward import Forward, Line, Program, attribute, forward
-from graphpar.codegen.layout import columns
+from graphpar.codegen.layout import columns, origins
 from graphpar.codegen.tree import Body, Call, LoopCall
-from graphpar.ir.graph import Loop, Node, Tensor, plain
+from graphpar.ir.graph import Loop, Node, Origin, Tensor, plain
 
 
 @dataclass
@@ -21,16 +22,43 @@ class Class:
     paths: list[str]
     lines: list[str]
     imports: set[str]
-    uses: set[str] = field(default_factory=set[str])
+    origins: list[Origin | None]
+
+    def text(self) -> list[str]:
+        """Its lines, the head included."""
+        doc = [f'    """{", ".join(self.paths)}"""', ""] if self.paths else []
+        return [f"class {self.name}(nn.Module):", *doc, *self.lines]
+
+    def sources(self) -> list[Origin | None]:
+        """For each of its lines, where in the source it comes from."""
+        return [None] * (len(self.text()) - len(self.lines)) + self.origins
 
 
-def module(root: Body, program: Program, header: str, *, runtime: str = "graphpar.runtime", extra: Sequence[str] = ()) -> str:
-    """The text of model.py. `extra` are the lines of further methods of the model's class."""
+def module(
+    root: Body, program: Program, header: str, *, runtime: str = "graphpar.runtime", extra: Sequence[str] = ()
+) -> tuple[str, dict[str, dict[str, Any]]]:
+    """The text of model.py, and for each line of a forward method where in the source it comes from.
+
+    `extra` are the lines of further methods of the model's class.
+    """
     writer = _Module(program, list(extra))
     writer.write(root)
-    text = "\n\n\n".join(c.text() for c in writer.rendered())
+    body = "\n".join(line for c in writer.order for line in ["", "", *c.text()])
     names = sorted({"Mesh"} | writer.imports(), key=lambda n: (not n[0].isupper(), n))
-    return f"{header}\n{_imports(text, names, runtime)}\n\n\n{text}\n"
+    head = f"{header}\n{_imports(body, names, runtime)}\n"
+    return f"{head}{body}\n", _sources(writer.order, head.count("\n"))
+
+
+def _sources(classes: Sequence[Class], before: int) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    number = before
+    for written in classes:
+        for origin in [None, None, *written.sources()]:
+            number += 1
+            if origin is not None and origin.file:
+                where = f"{origin.file.rpartition('/')[2]}:{origin.line}"
+                found[str(number)] = {"where": where, "module": origin.module}
+    return found
 
 
 def _imports(text: str, names: Sequence[str], runtime: str) -> str:
@@ -41,21 +69,6 @@ def _imports(text: str, names: Sequence[str], runtime: str) -> str:
     if len(one) <= 100:
         return "\n".join([*lines, one])
     return "\n".join([*lines, f"from {runtime} import (", *(f"    {n}," for n in names), ")"])
-
-
-@dataclass
-class _Rendered:
-    """A class with its final name."""
-
-    owner: Class
-    name: str
-    methods: list[str]
-
-    def text(self) -> str:
-        head = f"class {self.name}(nn.Module):"
-        paths = ", ".join(self.owner.paths)
-        doc = [f'    """{paths}"""', ""] if paths else []
-        return "\n".join([head, *doc, *self.methods])
 
 
 class _Module:
@@ -79,12 +92,15 @@ class _Module:
                     self.write(child)
         made = forward(body, self.program, lambda child: attribute(child.path, body.path))
         init, imports = self.init(body, made)
-        lines = [*init, "", *self.method(body, made), *(["", *self.extra] if body.path == "" and self.extra else [])]
+        method, places = self.method(body, made)
+        more = ["", *self.extra] if body.path == "" and self.extra else []
+        lines = [*init, "", *method, *more]
+        places = [None] * (len(init) + 1) + places + [None] * len(more)
         module = self.graph.modules[self.graph.members(body.path)[0]]
         key = _same_but_for_names(module.cls, lines, made.arguments)
         if key not in self.classes:
             name = self.name_for(module.cls, body.path)
-            self.classes[key] = Class(name, module.cls, [], lines, imports | made.imports)
+            self.classes[key] = Class(name, module.cls, [], lines, imports | made.imports, places)
             self.order.append(self.classes[key])
         found = self.classes[key]
         spelled = self.spelled(plain(body.path))
@@ -110,18 +126,15 @@ class _Module:
                     return f"{loop.path}{_slice(loop.members(part), len(loop.kinds))}{path[len(head) :]}"
         return path
 
-    def rendered(self) -> list[_Rendered]:
-        return [_Rendered(c, c.name, c.lines) for c in self.order]
-
     def imports(self) -> set[str]:
         return {name for c in self.order for name in c.imports}
 
     # ------------------------------------------------------------ methods
 
-    def method(self, body: Body, made: Forward) -> list[str]:
+    def method(self, body: Body, made: Forward) -> tuple[list[str], list[Origin | None]]:
         arguments = ", ".join(["self", *(f"{a}: Tensor" for a in made.arguments)])
         head = Line(f"def forward({arguments}) -> {made.result}:", ", ".join(map(self.program.shape, body.inputs)), indent=1)
-        return columns([head, *made.lines])
+        return columns([head, *made.lines]), origins([head, *made.lines])
 
     def init(self, body: Body, made: Forward) -> tuple[list[str], set[str]]:
         lines = [Line("def __init__(self, mesh: Mesh) -> None:", indent=1), Line("super().__init__()")]
