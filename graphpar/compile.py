@@ -23,6 +23,7 @@ from graphpar.errors import raise_if_any
 from graphpar.ir.graph import Graph
 from graphpar.language.dump import dump_spec
 from graphpar.language.schema import Spec
+from graphpar.names.declared import Declared
 from graphpar.names.named import Named, name
 from graphpar.place.check import check_named, check_placed
 from graphpar.place.layout import Layout, cut_loops
@@ -79,14 +80,13 @@ def compile_model(
 def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], folders: Sequence[Path] = ()) -> Build:
     """Compile what is captured already."""
     graph = simplify(captured.graph, (*BEFORE, *own_passes(folders)), folders)
-    named = name(cut_loops(graph, spec))
+    named = name(cut_loops(graph, spec), Declared.of(spec))
     raise_if_any(check_named(named, spec))
     layout = Layout(spec, named, spec.mesh.sizes())
     placed = place(layout)
     raise_if_any(check_placed(placed))
     graph = losses.divide_by_count(simplify(placed.graph, AFTER, folders))
-    order = list(dict.fromkeys(a for rule in spec.rules for a in rule.axes))
-    program = Program(graph, layout.mesh, order, graph.users(), spec.numerics.rng == "exact")
+    program = Program(graph, layout.mesh, layout.order, graph.users(), spec.numerics.rng == "exact")
     root = build(graph, owners(named.graph))
     found = losses.labels(graph)
     extra = losses.count_method(graph, program, found) if found else []

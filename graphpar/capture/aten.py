@@ -375,15 +375,29 @@ def swapped(op: str) -> Handler:
 
 
 def other(call: Call) -> Result:
-    """An op that graphpar has no word for: kept under its own name."""
-    flat = [a for a in call.args if isinstance(a, Node)]
-    attrs = {"args": call.args, "kwargs": dict(call.kwargs)}
+    """An op that graphpar has no word for: kept under its own name, its tensors numbered in the call."""
+    flat: list[Node] = []
+    attrs = {"call": _slots(call.args, flat), "words": {k: _slots(v, flat) for k, v in call.kwargs.items()}}
     if call.parts:
         return tuple(
             Node(call.target, tuple(flat), attrs | {"part": i}, shape, dtype, call.origin)
             for i, (shape, dtype) in enumerate(call.parts)
         )
     return Node(call.target, tuple(flat), attrs, call.shape, call.dtype, call.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a tensor in a call: the number of the operand."""
+
+    index: int
+
+
+def _slots(value: Any, flat: list[Node]) -> Any:
+    if isinstance(value, Node):
+        flat.append(value)
+        return Slot(len(flat) - 1)
+    return tuple(_slots(v, flat) for v in value) if is_sequence(value) else value
 
 
 _UNARY = (

@@ -52,14 +52,15 @@ def capture(construct: Callable[[], nn.Module], signature: Signature) -> Capture
         model = built.model.train()
         _fill_buffers(model, built.tape)
         program, groups = export(model, signature)
-        translation = translate.translate(program, model, _sizes(program, signature))
+        sizes = _sizes(program, signature)
+        translation = translate.translate(program, model, sizes)
         nodes, new, loops = fold(translation, groups.sites)
     loss = new[_loss(program, translation, signature)]
     tensors = translate.tensors(model)
     graph = Graph(tuple(nodes), (loss,), loops, translate.modules(model), tensors)
     graph = _say_patterns(with_outputs(graph, nodes, (loss,)), model)
     graph = _first_names(graph, translate.aliases(tensors))
-    return Captured(graph, built, signature, tuple(translation.assumptions))
+    return Captured(graph, built, signature, (*translation.assumptions, *_bounds(program, sizes)))
 
 
 def export(model: nn.Module, signature: Signature) -> tuple[ExportedProgram, siblings.Siblings]:
@@ -119,8 +120,25 @@ def _sizes(program: ExportedProgram, signature: Signature) -> dict[sympy.Expr, s
             for size, symbol in zip(node.meta["val"].shape, (BATCH, SEQ), strict=True):
                 if not isinstance(size, torch.SymInt):
                     raise Specialised(node.name, str(symbol), int(size))
+                known = program.range_constraints.get(size.node.expr)
+                if known is not None and known.lower == known.upper:
+                    raise Specialised(node.name, str(symbol), int(known.lower))
                 found[size.node.expr] = symbol
     return found
+
+
+def _bounds(program: ExportedProgram, sizes: Mapping[sympy.Expr, sympy.Expr]) -> list[translate.Assumption]:
+    """The bounds that the export found for batch and seq, beyond being at least 2."""
+    found: list[translate.Assumption] = []
+    for symbol, known in program.range_constraints.items():
+        size = sizes.get(symbol)
+        if size is None:
+            continue
+        if isinstance(known.upper, sympy.Integer) and int(known.upper) < 1 << 30:
+            found.append(translate.Assumption(sympy.Le(size, int(known.upper)), "", 0))
+        if isinstance(known.lower, sympy.Integer) and int(known.lower) > 2:
+            found.append(translate.Assumption(sympy.Ge(size, int(known.lower)), "", 0))
+    return list(dict.fromkeys(found))
 
 
 class Specialised(Exception):

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import sympy
 
+from graphpar.capture.aten import Slot
 from graphpar.codegen.local import Cuts, blocks
 from graphpar.codegen.reshape import reshape
 from graphpar.ir.graph import Node, Size
@@ -65,11 +66,8 @@ Writer = Callable[[Node, Scope], Text]
 
 
 def write(node: Node, scope: Scope) -> Text:
-    """The expression of a node.
-
-    Raises KeyError for an op that has none.
-    """
-    return WRITERS[node.op](node, scope)
+    """The expression of a node."""
+    return WRITERS.get(node.op, other)(node, scope)
 
 
 def number(value: Any) -> str:
@@ -413,18 +411,32 @@ def transition(node: Node, scope: Scope) -> Text:
     """A collective, or the local op that stands for it; the dimension and blocks come from the factor's place."""
     (x,) = node.operands
     name, axis = scope.need(node.op), scope.axis((node.attrs["axis"],))
-    text = scope.operand(x).text
-    where: list[str] = []
+    text = scope.operand(x)
     have, want = node.attrs["from"], (node.state or {})[node.attrs["axis"]]
-    for state, local in ((have, scope.local(x)), (want, scope.local(node))):
-        factor: int | None = getattr(state, "factor", None)
-        if factor is not None:
-            dim = next(i for i, a in enumerate(x.axes or ()) if any(f.id == factor for f in a.factors))
-            count = blocks((x.axes or ())[dim], factor, local)
-            where.append(f"dim={dim}" + (f", blocks={_count(count, node, scope)}" if count != 1 else ""))
     if node.op == "all_to_all":
-        return Text(_all_to_all(node, x, scope, name, text, axis))
-    return Text(f"{name}({', '.join([text, axis, *where])})")
+        return Text(_all_to_all(node, x, scope, name, text.text, axis))
+    factor: int | None = getattr(have, "factor", getattr(want, "factor", None))
+    if factor is None:
+        return Text(f"{name}({text.text}, {axis})")
+    before, after = scope.local(x), scope.local(node)
+    dim = next(i for i, a in enumerate(x.axes or ()) if any(f.id == factor for f in a.factors))
+    cut = before if hasattr(have, "factor") else after
+    count = blocks((x.axes or ())[dim], factor, cut)
+    where = f"dim={dim}" + (f", blocks={_count(count, node, scope)}" if count != 1 else "")
+    whole = next(f for f in (x.axes or ())[dim].factors if f.id == factor)
+    parts = cut.parts(whole)
+    if not isinstance(whole.size, int) or whole.size % parts == 0:
+        return Text(f"{name}({text.text}, {axis}, {where})")
+    return _padded(f"{name}({{}}, {axis}, {where})", text, x.rank, dim, (whole.size, before.parts(whole), after.parts(whole)))
+
+
+def _padded(call: str, x: Text, rank: int, dim: int, sizes: tuple[int, int, int]) -> Text:
+    """A cut of a dimension that does not divide is padded before, and what is whole again loses its padding."""
+    size, before, after = sizes
+    if before == 1:
+        widths = (*(0, 0) * (rank - 1 - dim), 0, -(-size // after) * after - size)
+        return Text(call.format(f"F.pad({x.text}, {widths})"))
+    return Text(call.format(x.text) + (f".narrow({dim}, 0, {size})" if after == 1 else ""))
 
 
 def _count(count: Size | tuple[Size, ...], node: Node, scope: Scope) -> str:
@@ -448,6 +460,25 @@ def _all_to_all(node: Node, x: Node, scope: Scope, name: str, text: str, axis: s
 def _behind(dim: int, rank: int) -> int:
     """The last dimension is written as -1."""
     return -1 if dim == rank - 1 else dim
+
+
+def other(node: Node, scope: Scope) -> Text:
+    """An op under its own name, called as the source called it."""
+    args = [_given(a, node, scope) for a in node.attrs["call"]]
+    args += [f"{k}={_given(v, node, scope)}" for k, v in node.attrs["words"].items() if k not in ("device", "pin_memory")]
+    part = f"[{node.attrs['part']}]" if "part" in node.attrs else ""
+    name = node.op.removesuffix(".default")
+    return Text(f"torch.ops.{name}({', '.join(args)}){part}")
+
+
+def _given(value: Any, node: Node, scope: Scope) -> str:
+    if isinstance(value, Slot):
+        return scope.operand(node.operands[value.index]).text
+    if isinstance(value, tuple):
+        return f"[{', '.join(_given(v, node, scope) for v in value)}]"
+    if isinstance(value, sympy.Expr) and value.free_symbols:
+        return scope.size(value, of=node)
+    return number(value)
 
 
 WRITERS: Mapping[str, Writer] = {

@@ -22,11 +22,11 @@ _SHAPES = frozenset({"reshape", "permute", "unsqueeze", "expand", "slice", "sele
 
 @dataclass(frozen=True)
 class Program:
-    """What every body needs to know of the whole: graph, mesh sizes, the order of mesh axes."""
+    """What every body needs to know of the whole: graph, mesh sizes, the order in which mesh axes cut a factor."""
 
     graph: Graph
     mesh: Mapping[str, int]
-    order: Sequence[str]
+    order: Callable[[int], Sequence[str]]
     users: Mapping[Node, Sequence[Node]]
     exact: bool = False  # whether random numbers are those of one device
 
@@ -298,7 +298,8 @@ class _Writer:
                         count = blocks(axis, factor.id, local)
                         cut.append(f"({dim}, {self.axis((mesh_axis,))}, {self.size(count, of=node) if not isinstance(count, tuple) else count})")
         live = tuple(a for a in self.program.mesh if a in names)
-        attr = "random" if self.result.streams.get("random", live) == live else "_".join(["random", *live])
+        first = self.result.streams.get("random", live) == live
+        attr = "random" if first else f"random_{'_'.join(live) or 'same'}"
         self.result.streams[attr] = live
         return f"self.{attr}", f"({', '.join(cut)}{',' if len(cut) == 1 else ''})" if cut else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -52,14 +52,13 @@ class Cuts:
         return {f: "@" + "".join(axes) if len(axes) == 1 else "@" + "+".join(axes) for f, axes in self.by_factor.items()}
 
 
-def cuts(node: Node, mesh: Mapping[str, int], order: Sequence[str]) -> Cuts:
-    """The cuts of a node's value; `order` ranks the mesh axes of one factor, outermost first."""
+def cuts(node: Node, mesh: Mapping[str, int], order: Callable[[int], Sequence[str]]) -> Cuts:
+    """The cuts of a node's value; `order` gives the mesh axes of a factor, outermost first."""
     found: dict[int, list[str]] = {}
-    for axis in sorted(node.state or {}, key=lambda a: order.index(a) if a in order else len(order)):
-        state = (node.state or {})[axis]
+    for axis, state in (node.state or {}).items():
         if isinstance(state, Shard) and mesh[axis] > 1:
             found.setdefault(state.factor, []).append(axis)
-    return Cuts(mesh, {f: tuple(a) for f, a in found.items()})
+    return Cuts(mesh, {f: tuple(sorted(axes, key=order(f).index)) for f, axes in found.items()})
 
 
 def blocks(axis: Axis, factor: int, local: Cuts) -> Size | tuple[Size, ...]:

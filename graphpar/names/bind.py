@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from graphpar.ir.graph import Node
@@ -13,9 +13,9 @@ from graphpar.ops.rules import rule_of
 Key: TypeAlias = "str | int"  # a letter, or a leading axis counted from the right
 
 
-def bind(node: Node, operands: Sequence[Axes | None], atoms: Atoms) -> Signature | None:
+def bind(node: Node, operands: Sequence[Axes | None], atoms: Atoms, more: Mapping[str, str]) -> Signature | None:
     """Unify the operands' axes as the op's rule says; None if the op has no rule of letters."""
-    text = rule_of(node)
+    text = rule_of(node, more)
     if text is None:
         return None
     left, _, right = text.partition("->")

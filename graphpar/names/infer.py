@@ -31,8 +31,8 @@ class Unified:
         return tuple(tuple(self.atoms.resolve(a)) for a in self.signatures[node].result)
 
 
-def unify(graph: Graph) -> Unified:
-    """Run every op's rule over the graph, in order."""
+def unify(graph: Graph, more: Mapping[str, str]) -> Unified:
+    """Run every op's rule over the graph, in order; `more` are rules for ops that graphpar does not know."""
     atoms = Atoms()
     found: dict[Node, Signature] = {}
     fed: dict[Size, tuple[int, ...]] = {}
@@ -42,7 +42,7 @@ def unify(graph: Graph) -> Unified:
         if node.op == "input":  # all inputs are fed the same batch of the same length
             found[node] = Signature((), tuple(fed.setdefault(s, atoms.axis(s)) for s in node.shape))
             continue
-        made = signature(node, operands, atoms)
+        made = signature(node, operands, atoms, more)
         if made is None:
             unknown.append(node)
             axes = tuple(o for o in operands if o is not None)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from graphpar.ir.axes import Axis, Factor
 from graphpar.ir.graph import Graph, Node, Size
+from graphpar.errors import raise_if_any
+from graphpar.names.declared import Declared, declare
 from graphpar.names.infer import Unified, unify
 from graphpar.names.roles import Labels, label, where
 from graphpar.names.signature import Axes
@@ -47,10 +49,16 @@ class Named:
         return found
 
 
-def name(graph: Graph) -> Named:
-    """Infer and attach the names of every axis."""
-    unified = unify(graph)
-    labels = label(unified)
+def name(graph: Graph, declared: Declared | None = None) -> Named:
+    """Infer and attach the names of every axis; what is declared comes first.
+
+    Raises GraphparError where a declaration contradicts the graph.
+    """
+    declared = declared or Declared()
+    unified = unify(graph, declared.ops)
+    labels = Labels()
+    raise_if_any(declare(unified, labels, declared))
+    label(unified, labels)
     return _Namer(unified, labels).run()
 
 

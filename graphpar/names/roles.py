@@ -29,12 +29,10 @@ class Labels:
             self.names[atom], self.why[atom] = name, why
 
 
-def label(unified: Unified) -> Labels:
-    """Attach names by every role, in order; an earlier role wins."""
-    labels = Labels()
+def label(unified: Unified, labels: Labels) -> None:
+    """Attach names by every role, in order; an earlier role wins, and what is declared already stays."""
     for role in ROLES:
         role(unified, labels)
-    return labels
 
 
 def _tokens(u: Unified, labels: Labels) -> None:

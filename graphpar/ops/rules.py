@@ -12,7 +12,7 @@ summand of the result, which is then partial.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from string import ascii_lowercase
 from typing import TypeAlias
 
@@ -163,7 +163,25 @@ LINEAR: dict[str, tuple[tuple[int, ...], ...]] = {
 }
 
 
-def rule_of(node: Node) -> str | None:
-    """The rule of an op that has one as text."""
-    rule = RULES.get(node.op)
+def rule_of(node: Node, more: Mapping[str, str]) -> str | None:
+    """The rule of an op that has one as text: ours, or one of `more`, under the op's full or short name."""
+    rule = RULES.get(node.op) or more.get(node.op) or more.get(short(node.op))
     return rule(node) if callable(rule) else rule
+
+
+def short(op: str) -> str:
+    """`mylib::rope` for `mylib.rope.default`: how a spec names an op."""
+    return "::".join(op.split(".")[:2])
+
+
+def with_marks(rule: str) -> str:
+    """A rule of the spec, `a b -> a b ; whole b`, in the notation of the table: `a b! -> a b`."""
+    text, *attributes = (part.strip() for part in rule.split(";"))
+    whole = {w for a in attributes if a.startswith("whole") for w in a.removeprefix("whole").replace(",", " ").split()}
+    left, _, right = text.partition("->")
+    marked = " ".join(_marked(word, whole) for word in left.replace(",", " , ").split())
+    return f"{marked.replace(' ,', ',')} -> {right.strip()}"
+
+
+def _marked(word: str, whole: set[str]) -> str:
+    return f"{word}!" if word in whole else word

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from graphpar.ir.graph import Node, Size
 from graphpar.names.atoms import Atoms, Product
@@ -198,8 +198,10 @@ SHAPES: dict[str, Handler] = {
 LEAVES = frozenset({"input", "parameter", "buffer", "constant", "arange", "full"})
 
 
-def signature(node: Node, operands: Sequence[Axes | None], atoms: Atoms) -> Signature | None:
-    """How `node` uses axes; None if graphpar has no rule for its op. `operands` match `node.args`."""
+def signature(
+    node: Node, operands: Sequence[Axes | None], atoms: Atoms, more: Mapping[str, str]
+) -> Signature | None:
+    """How `node` uses axes; None if there is no rule for its op. `operands` match `node.args`; `more` are rules of the spec."""
     if node.op in LEAVES:
         return Signature((), tuple(atoms.axis(s) for s in node.shape))
     if node.op in SHAPES:
@@ -208,7 +210,7 @@ def signature(node: Node, operands: Sequence[Axes | None], atoms: Atoms) -> Sign
         return Signature(
             tuple(None if o is None else next(views) for o in operands), found.result, found.summed, found.whole
         )
-    found = bind(node, operands, atoms)
+    found = bind(node, operands, atoms, more)
     if node.op == "select" and found is not None:
         _picked(node, operands, atoms)
     return found

@@ -100,11 +100,10 @@ class Layout:
         self.problems.setdefault((rule.name, axis), problem)
         return False
 
-    def padded(self, factor: Factor, parts: int) -> int | None:
-        """The size that a factor is padded to when cut into `parts`; None if it needs no padding."""
-        if isinstance(factor.size, int) and factor.size % parts:
-            return -(-factor.size // parts) * parts
-        return None
+    def order(self, factor: int) -> tuple[str, ...]:
+        """The mesh axes that may cut a factor, outermost first: the order in which the rules for it name them."""
+        names = {n for n, groups in self.named.dims.items() if any(g[0] == factor for g in groups)}
+        return tuple(dict.fromkeys(a for rule in self.spec.rules if rule.name in names for a in rule.axes))
 
 
 def _everywhere(factor: Factor, axis: Axis) -> bool:

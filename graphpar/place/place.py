@@ -18,6 +18,7 @@ from graphpar.language.schema import LayoutRule
 from graphpar.names.named import Named, Use
 from graphpar.ops.rules import LINEAR
 from graphpar.place.layout import Layout
+from graphpar.place.route import routes
 from graphpar.place.transitions import Transition, transitions
 
 Claims: TypeAlias = "Mapping[str, tuple[int, LayoutRule]]"
@@ -146,6 +147,8 @@ class _Placer:
 
     def _place(self, node: Node, use: Use) -> Node:
         claims = self._claims(node, use)
+        if node.op == "sdpa" and node.attrs["causal"] and self._cuts_queries(node, claims):
+            return self._place(self._masked(node), use)
         if node.op == "linear" and isinstance(node.args[2], Node) and any(c[0] in use.summed for c in claims.values()):
             return self._split_bias(node, use)
         state = {a: self._result(node, use, claims, a) for a in self._axes()}
@@ -158,6 +161,30 @@ class _Placer:
         self.claims[made] = claims
         self.order.append(made)
         return made
+
+    def _cuts_queries(self, node: Node, claims: Claims) -> bool:
+        queries = (node.axes or ())[-2]
+        return any(f.id == factor for f in queries.factors for factor, _ in claims.values())
+
+    def _masked(self, node: Node) -> Node:
+        """Causal attention with its mask in the open: a kernel's own mask takes the first query for the first token."""
+        queries, length = (node.axes or ())[-2], node.shape[-2]
+        keys = (node.operand_axes or ())[1]
+        assert keys is not None
+        where = replace(node.origin, names=())
+        count = {"start": 0, "stop": length, "step": 1}
+        key = Node("arange", (), count, (length,), "int64", where, (keys[-2],), ())
+        query = Node("arange", (), count, (length,), "int64", where, (queries,), ())
+        column = Node("unsqueeze", (query,), {"dim": 1}, (length, 1), "int64", where, (queries, Axis()), ((queries,),))
+        both = (queries, keys[-2])
+        mask = Node("le", (key, column), {}, (length, length), "bool", where, both, ((keys[-2],), (queries, Axis())))
+        for made in (key, query, column, mask):
+            self.kinds[made] = "free"
+            self.new[made] = self._place(made, Use(frozenset(), frozenset()))
+        views = (*(node.operand_axes or ())[:3], both)
+        masked = replace(node, args=(*node.args[:3], mask), attrs={**node.attrs, "causal": False}, operand_axes=views)
+        self.kinds[masked] = self.kinds[node]
+        return masked
 
     def _split_bias(self, node: Node, use: Use) -> Node:
         """A bias is added once, after the sum."""
@@ -234,23 +261,15 @@ class _Placer:
     def _convert(
         self, value: Node, want: Mapping[str, State], consumer: Node, claims: Claims, *, gradient: bool
     ) -> Node:
-        steps: list[tuple[Transition, str, State]] = []
-        for axis, target in want.items():
-            have = (value.state or {})[axis]
-            found = transitions(have, target, gradient=gradient)
+        moves = routes(value.state or {}, want, self.layout.order)
+        for axis, target in moves:
+            found = transitions((value.state or {})[axis], target, gradient=gradient)
             if found is None:
-                self.refused.append((value, consumer, f"{axis}: {have} -> {target}"))
+                self.refused.append((value, consumer, f"{axis}: {(value.state or {})[axis]} -> {target}"))
                 continue
-            steps += [(t, axis, target) for t in found]
-        for step, axis, target in sorted(steps, key=lambda s: (s[0].order, self._depth(value, s[1], s[0]))):
-            value = self._step(value, step, axis, target, consumer, claims)
+            for step in found:
+                value = self._step(value, step, axis, target, consumer, claims)
         return value
-
-    def _depth(self, value: Node, axis: str, step: Transition) -> int:
-        """Cuts go from the outer mesh axis of a factor inwards, gathers from the inner one outwards."""
-        ordered = dict.fromkeys(a for rule in self.layout.spec.layout for a in rule.axes)
-        at = list(ordered).index(axis) if axis in ordered else 0
-        return at if step.order <= 2 else -at
 
     def _step(self, value: Node, step: Transition, axis: str, target: State, consumer: Node, claims: Claims) -> Node:
         state = I if step.op == "all_reduce" else target

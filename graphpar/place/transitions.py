@@ -13,26 +13,22 @@ from graphpar.ir.states import Invariant, Partial, Replicated, Shard, State
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The op that makes it, the collective it performs forward and backward (None: none), and its place in an order.
-
-    Where several axes of one value change, cheap local cuts come first, so that less is sent, and copies last.
-    """
+    """The op that makes it, and the collective it performs forward and backward (None: none)."""
 
     op: str
     forward: str | None
     backward: str | None
-    order: int
 
 
-GRAD_ALL_REDUCE = Transition("grad_all_reduce", None, "all_reduce", 6)
-ALL_REDUCE = Transition("all_reduce", "all_reduce", None, 5)
-ALL_REDUCE_MAX = Transition("all_reduce_max", "all_reduce", None, 5)
-ALL_GATHER = Transition("all_gather", "all_gather", "reduce_scatter", 4)
-ALL_GATHER_SAME = Transition("all_gather_same", "all_gather", None, 4)
-REDUCE_SCATTER = Transition("reduce_scatter", "reduce_scatter", "all_gather", 2)
-SLICE = Transition("slice_", None, "all_gather", 1)
-SLICE_PARTIAL = Transition("slice_partial", None, None, 1)
-ALL_TO_ALL = Transition("all_to_all", "all_to_all", "all_to_all", 3)
+GRAD_ALL_REDUCE = Transition("grad_all_reduce", None, "all_reduce")
+ALL_REDUCE = Transition("all_reduce", "all_reduce", None)
+ALL_REDUCE_MAX = Transition("all_reduce_max", "all_reduce", None)
+ALL_GATHER = Transition("all_gather", "all_gather", "reduce_scatter")
+ALL_GATHER_SAME = Transition("all_gather_same", "all_gather", None)
+REDUCE_SCATTER = Transition("reduce_scatter", "reduce_scatter", "all_gather")
+SLICE = Transition("slice_", None, "all_gather")
+SLICE_PARTIAL = Transition("slice_partial", None, None)
+ALL_TO_ALL = Transition("all_to_all", "all_to_all", "all_to_all")
 
 
 def transitions(have: State, want: State, *, gradient: bool) -> tuple[Transition, ...] | None:
@@ -48,13 +44,13 @@ def transitions(have: State, want: State, *, gradient: bool) -> tuple[Transition
         case Invariant(), Replicated():
             return (GRAD_ALL_REDUCE,)
         case (Invariant() | Replicated()), Shard() if not gradient:
-            return (Transition("slice_", None, None, 1),)
+            return (Transition("slice_", None, None),)
         case Invariant(), Shard():
             return (SLICE,)
         case Replicated(), Shard():
             return (SLICE_PARTIAL,)
         case Shard(), (Replicated() | Invariant()) if not gradient:
-            return (Transition("all_gather", "all_gather", None, 4),)
+            return (Transition("all_gather", "all_gather", None),)
         case Shard(), Replicated():
             return (ALL_GATHER,)
         case Shard(), Invariant():
