@@ -208,6 +208,8 @@ class Group:
 
 
 SMALL = 128 << 10  # bytes; measured with 2 and 4 ranks on one host
+SMALL_PAIR = 1 << 20
+OURS = 0x6772  # the tag of our messages
 
 
 class GlooGroup(Group):
@@ -216,10 +218,16 @@ class GlooGroup(Group):
     Gloo's own reduce-scatter is an all-reduce that throws most of its result away, and its all-reduce takes many
     rounds. One exchange and a local sum take half to a fifth of the time: always for the reduce-scatter, and for
     the all-reduce and all-gather as long as the tensor is small. Sums are then taken in rank order.
+
+    Two ranks swap what they have, in one message each way: it takes half of the time again.
     """
 
     def all_reduce(self, x: Tensor, op: Reduction = "sum") -> Tensor:
         """The sum or maximum over the group, the same bits on every rank."""
+        if self.size == 2 and x.nbytes <= SMALL_PAIR:
+            theirs = torch.empty_like(x, memory_format=torch.contiguous_format)
+            self._swap(x.contiguous(), theirs)
+            return theirs.add_(x) if op == "sum" else torch.maximum(theirs, x)
         if x.nbytes > SMALL:
             return super().all_reduce(x, op)
         parts = self.all_gather(x.reshape(1, -1))
@@ -228,10 +236,28 @@ class GlooGroup(Group):
 
     def all_gather(self, x: Tensor) -> Tensor:
         """[d, ..] -> [size * d, ..], in rank order."""
+        if self.size == 2:
+            out = x.new_empty((2, *x.shape))
+            out[self.rank] = x
+            self._swap(out[self.rank], out[1 - self.rank])
+            return out.flatten(0, 1)
         if x.nbytes > SMALL:
             return super().all_gather(x)
         return self.all_to_all(torch.cat([x] * self.size))
 
     def reduce_scatter(self, parts: Tensor) -> Tensor:
         """[size * d, ..] -> [d, ..], the sum of everyone's part for this rank, in rank order."""
+        if self.size == 2:
+            halves = parts.contiguous().chunk(2)
+            theirs = torch.empty_like(halves[0])
+            self._swap(halves[1 - self.rank], theirs)
+            return theirs.add_(halves[self.rank])
         return add(self.all_to_all(parts).chunk(self.size))
+
+    def _swap(self, mine: Tensor, theirs: Tensor) -> None:
+        """Send one contiguous tensor to the other of two ranks, and receive one of the same size."""
+        other = 1 - self.rank
+        received = self._group.recv([theirs], other, OURS)
+        sent = self._group.send([mine], other, OURS)
+        _finish(received)
+        _finish(sent)

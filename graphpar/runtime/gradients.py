@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ class GradientSums:
 
     Buckets start in one fixed order, whichever gradient is ready first, and a gradient that is missing counts as zeros:
     what is communicated depends on the model alone. Sums are taken in float32 at least.
+
+    From the first step on, gradients lie in memory that later steps use again: copy one that is to be kept.
     """
 
     def __init__(self, model: nn.Module, mesh: Mesh, bucket_bytes: int = BUCKET_BYTES) -> None:
@@ -60,14 +63,15 @@ class GradientSums:
         self._started = 0
 
     def _arrived(self, bucket: "_Bucket", name: str, parameter: Tensor) -> None:
-        del parameter
-        if not self._watching:
-            return
         if bucket.handle is not None:
             raise RuntimeError(
                 f"a gradient of {name} came after its sum had started: more than one backward in the block"
             )
-        bucket.missing.discard(name)
+        if not self._watching:
+            return
+        bucket.take(name, parameter)
+        if bucket.missing or self._buckets[self._started].missing:
+            return
         with self._mesh.during("step"):
             while self._started < len(self._buckets) and not self._buckets[self._started].missing:
                 self._start_next()
@@ -78,34 +82,67 @@ class GradientSums:
 
 
 class _Bucket:
-    """Gradients that are summed in one all-reduce."""
+    """Gradients that are summed in one all-reduce.
+
+    Each is copied to its place when it arrives, while it is still in the cache, and from then on is that place.
+    A gradient that has the bucket for itself is summed where it is.
+    """
 
     def __init__(self, mesh: Mesh, axes: tuple[str, ...], parameters: dict[str, nn.Parameter]) -> None:
         self.parameters = parameters
         self.missing = set(parameters)
         self.handle: Handle | None = None
         self._axis = mesh.axis(axes)
-        self._flat = torch.empty(0)
+        self._narrow = {name: p.dtype for name, p in parameters.items() if p.dtype != sum_dtype(p.dtype)}
+        self._flat: Tensor | None = None
+        self._places: dict[str, Tensor] = {}  # parts of it
 
-    @torch.no_grad()
-    def start(self) -> None:
-        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters.values()]
-        dtype = sum_dtype(parts[0].dtype)
-        if len(parts) == 1 and parts[0].dtype == dtype and parts[0].is_contiguous():
-            self._flat = parts[0].view(-1)
+    def take(self, name: str, parameter: Tensor) -> None:
+        """Put the gradient of a parameter in its place; zeros if there is none."""
+        self.missing.discard(name)
+        grad = parameter.grad
+        if len(self.parameters) == 1 and _can_be_summed_itself(grad):
+            self._flat, self._places = grad.detach().view(-1), {}
+            return
+        if not self._places:
+            self._make_places()
+        place = self._places[name]
+        if grad is place:
+            return
+        if grad is None:
+            place.zero_()
         else:
-            self._flat = torch.cat([part.reshape(-1).to(dtype) for part in parts])
+            place.copy_(grad.detach())
+        if not self._narrow:
+            parameter.grad = place
+
+    def start(self) -> None:
+        """Start the sum, with zeros for what has not arrived."""
+        for name in list(self.missing):
+            self.take(name, self.parameters[name])
+        assert self._flat is not None
         self.handle = self._axis.start_all_reduce(self._flat)
 
-    @torch.no_grad()
     def finish(self) -> None:
-        """Gradients become views of the sum, without a copy where the dtype is the same."""
+        """Return when the gradients are their sums."""
         assert self.handle is not None
         self.handle.wait()
-        sums = self._flat.split([p.numel() for p in self.parameters.values()])
-        for parameter, total in zip(self.parameters.values(), sums, strict=True):
-            parameter.grad = total.view_as(parameter).to(parameter.dtype)
-        self.handle, self.missing, self._flat = None, set(self.parameters), torch.empty(0)
+        for name, dtype in self._narrow.items():
+            self.parameters[name].grad = self._places[name].to(dtype)
+        if self._narrow or not self._places:
+            self._flat, self._places = None, {}
+        self.handle, self.missing = None, set(self.parameters)
+
+    def _make_places(self) -> None:
+        parameters = list(self.parameters.values())
+        dtype, sizes = sum_dtype(parameters[0].dtype), [parameter.numel() for parameter in parameters]
+        self._flat = torch.empty(sum(sizes), dtype=dtype, device=parameters[0].device)
+        for (name, parameter), part in zip(self.parameters.items(), self._flat.split(sizes), strict=True):
+            self._places[name] = part.view(parameter.shape)
+
+
+def _can_be_summed_itself(grad: Tensor | None) -> TypeGuard[Tensor]:
+    return grad is not None and grad.dtype == sum_dtype(grad.dtype) and grad.is_contiguous()
 
 
 def sum_dtype(dtype: torch.dtype) -> torch.dtype:
