@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 BUCKET_BYTES = 25 << 20
+LARGE = 1 << 20  # bytes; from here on, to copy a gradient into a bucket costs more than a collective of its own
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,15 @@ def buckets(gradients: Sequence[Gradient], bucket_bytes: int = BUCKET_BYTES) -> 
 
     Backward fills gradients from the last parameter to the first, so buckets are filled and ordered that way: a bucket
     comes where its last gradient does. One bucket has one set of axes and one dtype; it is closed when the next
-    gradient would make it larger than `bucket_bytes`.
+    gradient would make it larger than `bucket_bytes`. A large gradient is a bucket by itself, which needs no copy.
     """
     closed: list[tuple[int, list[Gradient]]] = []
     filling: dict[tuple[tuple[str, ...], str], tuple[int, list[Gradient]]] = {}
     for position, gradient in enumerate(reversed(gradients)):
         if not gradient.axes:
+            continue
+        if gradient.bytes >= LARGE:
+            closed.append((position, [gradient]))
             continue
         key = gradient.axes, gradient.dtype
         members = filling[key][1] if key in filling else []
