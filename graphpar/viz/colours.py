@@ -1,0 +1,35 @@
+"""One colour per mesh axis, the same wherever the axis is drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# Far apart in lightness as well as in hue, and dark enough for white text.
+AXES = ("#1f6fb2", "#c2410c", "#15803d", "#7c3aed", "#be185d", "#4d7c0f")
+
+INK = "#1f2933"
+GREY = "#6b7280"
+FAINT = "#9aa3af"
+RULE = "#d5dae1"
+PAPER = "#ffffff"
+LEVELS = ("#f6f7f9", "#eceff3", "#e3e7ed", "#dadfe7")  # behind modules, by depth
+
+
+def colours(mesh: Mapping[str, int]) -> dict[str, str]:
+    """The colour of each mesh axis."""
+    return {axis: AXES[i % len(AXES)] for i, axis in enumerate(mesh)}
+
+
+def pieces(axes: str, mesh: Mapping[str, int]) -> list[tuple[str, str | None]]:
+    """Named axes cut at the marks of mesh axes: `batch@dp seq` is `batch` plain, `@dp` of dp, ` seq` plain.
+
+    A dimension over several axes, `vocab@tp+tq`, takes the colour of the first.
+    """
+    found: list[tuple[str, str | None]] = []
+    for part in re.split(r"([\w']+@\w+(?:\+\w+)*|partial\([^)]*\))", axes):
+        marked = re.search(r"@(\w+)|partial\((\w+)", part)
+        axis = next((g for g in marked.groups() if g), None) if marked else None
+        if part:
+            found.append((part, axis if axis in mesh else None))
+    return found

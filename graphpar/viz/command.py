@@ -1,0 +1,106 @@
+"""`graphpar visualize BUILD`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from graphpar.errors import Diagnostic, GraphparError
+from graphpar.viz.dot import dot
+from graphpar.viz.heading import heading
+from graphpar.viz.page import page
+from graphpar.viz.render import FORMATS, NoDotError, render
+from graphpar.viz.walk import draw
+
+SUFFIXES = (*FORMATS, "dot", "html")
+NO_DOT = (
+    "graphviz's `dot` is not installed, so there is DOT text and an HTML page instead"
+    " (Debian, Ubuntu: apt install graphviz; macOS: brew install graphviz)"
+)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What was written, and whether `dot` was missing for what was asked."""
+
+    files: tuple[Path, ...]
+    without_dot: bool = False
+
+
+@click.command("visualize")
+@click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="ends in .svg, .png, .pdf, .dot or .html; may be repeated  [default: graph.svg, graph.html in BUILD]",
+)
+@click.option("--batch", type=click.IntRange(1), help="sequences per step, for the number of bytes")
+@click.option("--seq", type=click.IntRange(1), help="tokens per sequence, for the number of bytes")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout")
+def command(build: Path, outputs: tuple[Path, ...], batch: int | None, seq: int | None, as_json: bool) -> None:
+    """Draw the program in BUILD: modules, statements, and every collective with its mesh axis, bytes and reason."""
+    given = {name: value for name, value in (("batch", batch), ("seq", seq)) if value is not None}
+    written = visualize(build, outputs or (build / "graph.svg", build / "graph.html"), given)
+    if as_json:
+        click.echo(json.dumps({"files": [str(f) for f in written.files], "dot": not written.without_dot}, indent=1))
+        return
+    if written.without_dot:
+        click.echo(NO_DOT, err=True)
+    for file in written.files:
+        click.echo(f"wrote {file}")
+
+
+def visualize(build: Path, outputs: Sequence[Path], given: dict[str, int] | None = None) -> Pictures:
+    """Draw a build into files by their suffix; without `dot`, DOT and HTML take the place of pictures.
+
+    Raises GraphparError if the folder is no build or a suffix means nothing.
+    """
+    for output in outputs:
+        _require_known(output)
+    program, plan = _read(build)
+    picture, facts = draw(program, plan), heading(plan, given or {})
+    text = dot(picture, facts)
+    files: dict[Path, None] = {}
+    missing = False
+    for output in outputs:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        kind = output.suffix.removeprefix(".")
+        if kind in FORMATS and not missing:
+            try:
+                render(text, output)
+                files[output] = None
+                continue
+            except NoDotError:
+                missing = True
+        instead = {output} if kind not in FORMATS else {output.with_suffix(".dot"), output.with_suffix(".html")}
+        for file in sorted(instead):
+            file.write_text(page(picture, facts) if file.suffix == ".html" else text, encoding="utf-8")
+            files[file] = None
+    return Pictures(tuple(files), missing)
+
+
+def _require_known(output: Path) -> None:
+    if output.suffix.removeprefix(".") not in SUFFIXES:
+        message = f"`{output.name}` does not say which kind of picture to draw"
+        raise GraphparError(
+            Diagnostic("unknown-picture", None, message, fix=f"end it in {' '.join(f'.{s}' for s in SUFFIXES)}")
+        )
+
+
+def _read(build: Path) -> tuple[str, dict[str, Any]]:
+    missing = [name for name in ("model.py", "plan.json") if not (build / name).is_file()]
+    if missing:
+        message = f"{build} is no build: it has no {' and no '.join(missing)}"
+        raise GraphparError(Diagnostic("no-build", None, message, fix=f"graphpar compile MODEL SPEC -o {build}"))
+    return (build / "model.py").read_text(encoding="utf-8"), json.loads(
+        (build / "plan.json").read_text(encoding="utf-8")
+    )

@@ -1,0 +1,182 @@
+"""A picture as graphviz DOT: modules are clusters, statements rows, collectives coloured by mesh axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from graphpar.explain.memory import spell
+from graphpar.viz.colours import FAINT, GREY, INK, LEVELS, PAPER, RULE, colours, pieces
+from graphpar.viz.heading import Heading
+from graphpar.viz.picture import Compute, Exchange, Item, Module, Picture, Row, Value, Weight, shape, spelled
+from graphpar.viz.sizes import amount
+
+CODE = 76  # characters of a statement that are shown
+INDENT = 4  # of a module that is written into its caller
+SANS = "Helvetica,Arial,sans-serif"
+MONO = "monospace"
+
+GRAPH = f'fontname="{SANS}" bgcolor="{PAPER}" rankdir=TB nodesep=0.3 ranksep=0.22 pad=0.3 labelloc=t labeljust=l'
+NODE = f'fontname="{SANS}" fontsize=10 fontcolor="{INK}" shape=box color="{RULE}" penwidth=1 margin=0'
+EDGE = f'color="{GREY}" penwidth=1.1 arrowsize=0.6'
+CLUSTER = f'style="rounded,filled" color="{RULE}" margin=12 labeljust=l'
+
+
+def dot(picture: Picture, heading: Heading) -> str:
+    """The DOT text. The same picture gives the same text."""
+    return "\n".join(_Writer(picture, heading).lines()) + "\n"
+
+
+class _Writer:
+    def __init__(self, picture: Picture, heading: Heading) -> None:
+        self.picture = picture
+        self.heading = heading
+        self.colours = colours(picture.mesh)
+        rows = list(picture.root.rows())  # all tables are as wide as the widest, so that the columns line up
+        self.code = min(CODE, max((len(r.code) + INDENT * r.depth for r in rows), default=0))
+        self.shape = max((len(shape(r.axes, r.pending)) for r in rows), default=0)
+
+    def lines(self) -> Iterator[str]:
+        yield "digraph build {"
+        yield f"  graph [{GRAPH} label={self.title()}]"
+        yield f"  node [{NODE}]"
+        yield f"  edge [{EDGE}]"
+        for value in self.picture.inputs:
+            yield self.value(value)
+        yield from self.items(self.picture.root.items, 1)
+        yield self.value(self.picture.result)
+        yield from self.gradients()
+        for edge in self.picture.edges:
+            yield f"  {edge.tail} -> {edge.head}"
+        yield "}"
+
+    # ------------------------------------------------------------ nodes
+
+    def items(self, items: Iterable[Item], depth: int) -> Iterator[str]:
+        indent = "  " * depth
+        for item in items:
+            match item:
+                case Compute():
+                    yield f'{indent}{item.id} [style=filled fillcolor="{PAPER}" shape=plain label={self.compute(item)}]'
+                case Exchange():
+                    yield f"{indent}{item.id} [{self.exchange(item)}]"
+                case Module():
+                    level = LEVELS[min(depth, len(LEVELS)) - 1]
+                    yield f"{indent}subgraph cluster_{item.id} {{"
+                    yield f'{indent}  graph [{CLUSTER} fillcolor="{level}" label={_module(item)}]'
+                    yield from self.items(item.items, depth + 1)
+                    yield f"{indent}}}"
+
+    def value(self, value: Value) -> str:
+        words = f"<B>{escape(value.name)}</B>  {self.axes(value.axes, value.pending)}"
+        label = f"<<TABLE BORDER='0' CELLPADDING='4'><TR><TD>{words}</TD></TR></TABLE>>"
+        return f'  {value.id} [style="rounded,filled" fillcolor="{LEVELS[1]}" label={label}]'
+
+    def compute(self, compute: Compute) -> str:
+        rows = "".join(self.row(row) for row in compute.rows)
+        return f"<<TABLE BORDER='1' CELLBORDER='0' CELLSPACING='0' CELLPADDING='2' COLOR='{RULE}'>{rows}</TABLE>>"
+
+    def row(self, row: Row) -> str:
+        indent = INDENT * row.depth
+        text = " " * indent + _short(row.code, CODE - indent)
+        code = _mono(f"{row.line:>4} ", FAINT) + " " + _mono(text.ljust(self.code - len(row.title)), INK)
+        title = f" {_sans(row.title, GREY)}" if row.title else ""
+        first = _cells(f"{code}{title}", self.axes(row.axes, row.pending, self.shape))
+        return first + "".join(self.weight(w, indent) for w in row.weights)
+
+    def weight(self, weight: Weight, indent: int) -> str:
+        sizes = spelled(weight.here) + (f"  of  {spelled(weight.whole)}" if weight.here != weight.whole else "")
+        name = _mono(" " * (9 + indent) + weight.name, GREY)
+        return _cells(f"{name}  {_sans(sizes, FAINT)}", self.axes(weight.axes, ""))
+
+    def exchange(self, exchange: Exchange) -> str:
+        axes = exchange.axis.split()
+        silent = exchange.forward is None
+        ink = self.colours.get(axes[0], GREY) if silent else PAPER
+        kind = exchange.forward or f"{exchange.backward} in backward"
+        lines = [_headline(kind, axes, f"  inside {exchange.inside}" if exchange.inside else "", ink)]
+        lines += [_mono(_short(exchange.row.code, CODE), ink)] if exchange.inside else []
+        lines += [_sans(fact, ink) for fact in self.facts(exchange)]
+        return self.pill(axes, lines, silent=silent)
+
+    def facts(self, exchange: Exchange) -> Iterator[str]:
+        if exchange.forward and exchange.forward_elements:
+            yield f"{amount(exchange.forward_elements, exchange.width, self.heading.size)} from each rank"
+        if exchange.backward and exchange.backward_elements:
+            sent = amount(exchange.backward_elements, exchange.width, self.heading.size)
+            yield f"backward: {exchange.backward}, {sent}" if exchange.forward else f"{sent} from each rank"
+        yield exchange.why
+
+    def gradients(self) -> Iterator[str]:
+        """The sums over the mesh that follow the last backward."""
+        last = self.picture.result.id
+        for number, sums in enumerate(self.heading.gradients, start=1):
+            axes = sums.axis.split()
+            times = f"{sums.count} times, " if sums.count > 1 else ""
+            fact = f"gradients, after backward: {times}{spell(sums.bytes)} from each rank"
+            yield f"  sum{number} [{self.pill(axes, [_headline(sums.kind, axes, '', PAPER), _sans(fact, PAPER)])}]"
+            yield f"  {last} -> sum{number} [style=dashed]"
+            last = f"sum{number}"
+
+    def pill(self, axes: list[str], lines: Iterable[str], *, silent: bool = False) -> str:
+        """The attributes of a node for a collective; a silent one communicates in backward only."""
+        found = [self.colours.get(a, GREY) for a in axes]
+        style, fill = ("rounded,filled,dashed", PAPER) if silent else ("rounded,filled", ":".join(found))
+        rows = "".join(f"<TR><TD ALIGN='LEFT'>{line}</TD></TR>" for line in lines)
+        label = f"<<TABLE BORDER='0' CELLPADDING='1' CELLSPACING='0'>{rows}</TABLE>>"
+        return f'style="{style}" fillcolor="{fill}" color="{found[0]}" margin="0.12,0.05" label={label}'
+
+    # ------------------------------------------------------------ text
+
+    def axes(self, axes: str, pending: str, width: int = 0) -> str:
+        parts = pieces(shape(axes, pending).ljust(width), self.picture.mesh)
+        return "".join(_mono(part, self.colours[axis] if axis else GREY, bold=axis is not None) for part, axis in parts)
+
+    def title(self) -> str:
+        heading = self.heading
+        mesh = "     ".join(
+            f"<FONT COLOR='{self.colours[axis]}'>■ <B>{axis} = {ranks}</B></FONT>" for axis, ranks in heading.mesh
+        )
+        rules = "   ".join(
+            f"<FONT FACE='{MONO}' COLOR='{self.colours[axes[0]] if axes else GREY}'><B>{escape(rule)}</B></FONT>"
+            for rule, axes in heading.layout
+        )
+        model = f"<FONT POINT-SIZE='20'><B>{escape(heading.model)}</B></FONT>"
+        rows = [
+            f"{model}   <FONT COLOR='{GREY}'>{escape(heading.source)}</FONT>",
+            f"<FONT POINT-SIZE='13'>{mesh}     {heading.ranks} ranks</FONT>",
+            f"<FONT POINT-SIZE='11'>{rules}</FONT>",
+            *(f"<FONT POINT-SIZE='11' COLOR='{GREY}'>{escape(fact)}</FONT>" for fact in heading.facts),
+            "",
+        ]
+        table = "".join(f"<TR><TD ALIGN='LEFT'>{row}</TD></TR>" for row in rows)
+        return f"<<TABLE BORDER='0' CELLPADDING='2' CELLSPACING='0'>{table}</TABLE>>"
+
+
+def _module(module: Module) -> str:
+    path = f"<FONT POINT-SIZE='11'><B>{escape(module.path)}</B></FONT>"
+    cls = f"<FONT POINT-SIZE='11' COLOR='{GREY}'>{escape(module.cls)}</FONT>"
+    members = f"   <FONT POINT-SIZE='12'><B>{escape(module.members)}</B></FONT>" if module.members else ""
+    return f"<{path}   {cls}{members}>"
+
+
+def _headline(kind: str, axes: Iterable[str], more: str, colour: str) -> str:
+    return f"<FONT POINT-SIZE='12' COLOR='{colour}'><B>{kind}</B> over <B>{' '.join(axes)}</B>{more}</FONT>"
+
+
+def _cells(left: str, right: str) -> str:
+    return f"<TR><TD ALIGN='LEFT'>{left}</TD><TD ALIGN='LEFT'>{right} </TD></TR>"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _mono(text: str, colour: str, *, bold: bool = False) -> str:
+    words = escape(text, quote=False).replace(" ", "&#160;")
+    inner = f"<B>{words}</B>" if bold else words
+    return f"<FONT FACE='{MONO}' POINT-SIZE='9' COLOR='{colour}'>{inner}</FONT>"
+
+
+def _sans(text: str, colour: str) -> str:
+    return f"<FONT POINT-SIZE='9' COLOR='{colour}'>{escape(text, quote=False)}</FONT>"
