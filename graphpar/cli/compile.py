@@ -51,6 +51,7 @@ def command(
         from graphpar.compile import compile_captured
         from graphpar.explain.summary import summarize
         from graphpar.sources.captured import capture_source
+        from graphpar.sources.coverage import assumed
         from graphpar.sources.door import open_model
 
         with redirect_stdout(stderr):  # stdout is ours alone, whatever the model prints
@@ -61,7 +62,7 @@ def command(
         files = with_runtime(build.files) if standalone else build.files
         write_folder(folder, files, build.plan)
 
-        summary = summarize(build.plan, build.placed, read, source.said, folder)
+        summary = summarize(build.plan, build.placed, read, (*source.said, *assumed(captured)), folder)
         if as_json:
             say_json(summary.to_json())
         else:

@@ -32,6 +32,7 @@ def command(model: str, spec: str | None, passes: Path | None, as_json: bool, tr
         from graphpar.place.check import check_named
         from graphpar.place.layout import cut_loops
         from graphpar.sources.captured import capture_source
+        from graphpar.sources.coverage import assumed
         from graphpar.sources.door import open_model
 
         with redirect_stdout(stderr):
@@ -40,7 +41,9 @@ def command(model: str, spec: str | None, passes: Path | None, as_json: bool, tr
         graph = simplify(captured.graph, folders=(passes,) if passes else ())
         named = name(cut_loops(graph, read) if read else graph)
         problems = check_named(named, read) if read else ()
-        report = names(named, f"{captured.graph.modules[''].cls} ({source.title})", source.said, read)
+        report = names(
+            named, f"{captured.graph.modules[''].cls} ({source.title})", (*source.said, *assumed(captured)), read
+        )
         if not as_json:
             report.show()
         raise_if_any(problems)

@@ -12,8 +12,9 @@ from torch import nn
 
 from graphpar.capture.capture import Captured, capture
 from graphpar.errors import Diagnostic, GraphparError, raise_if_any
-from graphpar.sources.coverage import check
-from graphpar.sources.failures import constructing, explain
+from graphpar.sources.coverage import check, fixed_sizes
+from graphpar.sources.failures import constructing, explain, one_size_only
+from graphpar.sources.frames import innermost, ours
 from graphpar.sources.source import Source
 
 
@@ -37,9 +38,11 @@ def capture_source(source: Source) -> Captured:
         except GraphparError:
             raise
         except Exception as error:
-            if not built:
+            if not built or (innermost(error) is None and ours(error)):
                 raise
             raise GraphparError(explain(error, built[-1], source.signature.inputs, source.forward)) from error
+    for dim, size in fixed_sizes(captured):
+        raise GraphparError(one_size_only(built[-1], source.signature.inputs, dim, size, source.forward))
     raise_if_any(check(captured))
     return captured
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import sympy
+from sympy.core.relational import Relational
 
 from graphpar.capture.capture import BATCH, SEQ, Captured
 from graphpar.errors import Diagnostic
 from graphpar.ir.graph import Graph, Node
-from graphpar.sources.frames import whole_line
+from graphpar.sources.frames import shown, whole_line
 
 _FREE = {BATCH, SEQ}
 
@@ -17,6 +19,39 @@ _FREE = {BATCH, SEQ}
 def check(captured: Captured) -> list[Diagnostic]:
     """Everything that keeps a captured graph from being the whole training program."""
     return [*_sizes_from_data(captured.graph), *_unused(captured.graph)]
+
+
+def fixed_sizes(captured: Captured) -> Iterable[tuple[str, int]]:
+    """Conditions that leave batch or seq a single value: the dimension and the value."""
+    for assumption in captured.assumptions:
+        condition: Any = assumption.condition
+        if isinstance(condition, sympy.Eq) and condition.free_symbols <= _FREE:
+            relation: Any = condition
+            difference = sympy.expand(relation.lhs - relation.rhs)
+            yield from ((str(s), value) for s in (BATCH, SEQ) if (value := _root(difference, s)) is not None)
+
+
+def _root(difference: Any, symbol: sympy.Symbol) -> int | None:
+    """The number for which an expression that is linear in `symbol` is zero, if it is a number."""
+    if symbol not in difference.free_symbols or not difference.is_polynomial(symbol):
+        return None
+    by_power = sympy.Poly(difference, symbol).all_coeffs()
+    if len(by_power) != 2:
+        return None
+    root = sympy.cancel(-by_power[1] / by_power[0])
+    return int(root) if isinstance(root, sympy.Integer) else None
+
+
+def assumed(captured: Captured) -> tuple[str, ...]:
+    """What the graph takes for granted of batch and seq, as sentences."""
+    found: dict[str, None] = {}
+    for assumption in captured.assumptions:
+        condition: Any = assumption.condition
+        if isinstance(condition, Relational) and condition.free_symbols <= _FREE:
+            relation: Any = condition
+            where = f" ({shown(assumption.file)}:{assumption.line})" if assumption.file else ""
+            found[f"captured for {relation.lhs} {relation.rel_op} {relation.rhs}{where}"] = None
+    return tuple(found)
 
 
 def _unused(graph: Graph) -> Iterable[Diagnostic]:

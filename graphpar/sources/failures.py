@@ -6,18 +6,21 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import torch
 from torch import nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from graphpar.capture.capture import NoLoss, Specialised
+from graphpar.capture.translate import Unsupported
 from graphpar.errors import Diagnostic, GraphparError, Note, Span
 from graphpar.sources.frames import Frame, frames, innermost, path_of
+from graphpar.sources.probe import failure_at
 from graphpar.sources.reads import Read, reading
+from graphpar.sources.unsupported import unsupported
 
 _VALUE = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 _SYMBOL = re.compile(r"\bs\d+\b")  # how the export calls a size that is free
+_FIXED = re.compile(r"not in VR\[(\d+), \1\]")  # the export found that a size can only be this
 _OUTPUT = re.compile(r"(?P<dtype>\w+)\[(?P<shape>[^\]]*)\]")
 
 
@@ -38,25 +41,42 @@ def explain(error: Exception, model: nn.Module, inputs: Sequence[str], forward: 
     """What is wrong with a model whose capture with `inputs` ended in `error`; `forward` is where it is written."""
     match error:
         case NoLoss():
-            return _no_loss(model, forward, error.args[0])
+            return _no_loss(model, forward, error.outputs)
         case Specialised():
-            return specialised(error.dim, str(error.size), forward)
+            return one_size_only(model, inputs, error.dim, error.size, forward)
+        case Unsupported():
+            return unsupported(error)
+        case AssertionError() if fixed := _FIXED.search(str(error)):
+            return one_size_only(model, inputs, "batch or seq", int(fixed[1]), forward)
         case GuardOnDataDependentSymNode() | DataDependentOutputException() | DynamicOutputShapeException():
             return _value_in_forward(error, model)
+        case _ if innermost(error) is None:
+            return _not_captured(error, forward)
         case _:
             return _raised(
                 "forward-failed", f"{type(model).__name__}.forward", _with_numbers(error, model, inputs), model
             )
 
 
-def specialised(dim: str, size: str, place: Span | None) -> Diagnostic:
-    """A size that must stay free has one value only."""
+def one_size_only(model: nn.Module, inputs: Sequence[str], dim: str, size: int, forward: Span | None) -> Diagnostic:
+    """`dim`, which must stay free, can only be `size`; the place is where the model fails at another size."""
+    others = next((b, s) for b, s in ((2, 16), (4, 24)) if size not in (b, s))
+    error = failure_at(model, inputs, others)
+    frame = innermost(error) if error else None
+    why = ["batch and seq are free: every rank gets its own part of them, and training chooses their sizes"]
+    if error:
+        why.insert(
+            0, f"for batch {others[0]} and seq {others[1]}: {type(error).__name__}: {first_lines(error)}".rstrip(": ")
+        )
+    else:
+        why.insert(0, "a condition in the code, or a loop, depends on it")
     return Diagnostic(
         "one-size-only",
-        place,
-        f"the model only works for {dim} = {size}",
-        why=("batch and seq are free: every rank gets its own part of them, and training chooses their sizes",),
-        fix=f"write the code for any {dim}, with sizes taken from the tensors: b, t = idx.shape",
+        frame.span if frame else forward,
+        f"the model only works for {dim} = {size}{_in(frame, model)}",
+        why=tuple(why),
+        notes=_called_by(error) if error else (),
+        fix="take sizes from the tensors themselves: b, t = idx.shape",
         kind="model",
     )
 
@@ -146,17 +166,20 @@ def _raised(code: str, what: str, error: Exception, model: nn.Module | None) -> 
     )
 
 
+def _not_captured(error: Exception, forward: Span | None) -> Diagnostic:
+    return Diagnostic(
+        "not-captured",
+        forward,
+        f"torch.export cannot capture this model: {type(error).__name__}: {first_lines(error)}",
+        notes=(Note("--traceback shows where"),),
+        kind="model",
+    )
+
+
 def _with_numbers(error: Exception, model: nn.Module, inputs: Sequence[str]) -> Exception:
-    """The same failure at sizes of 2 and 16, if the message speaks of the export's symbols instead of sizes."""
-    mode = next((p.fake_mode for p in model.parameters() if isinstance(p, FakeTensor)), None)
-    if mode is None or not _SYMBOL.search(str(error)):
-        return error
-    try:
-        with mode:
-            model(**{name: torch.zeros(2, 16, dtype=torch.int64) for name in inputs})
-    except Exception as again:  # noqa: BLE001 - it is looked at, not handled
-        return again if type(again) is type(error) else error
-    return error
+    """The same failure at sizes that are numbers, if the message speaks of the export's symbols instead."""
+    again = failure_at(model, inputs) if _SYMBOL.search(str(error)) else None
+    return again if again is not None and type(again) is type(error) else error
 
 
 def first_lines(error: Exception) -> str:

@@ -19,6 +19,7 @@ _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parents[1])
 _PYTHON = sysconfig.get_paths()["stdlib"]
 _PACKAGES = ("site-packages", "dist-packages")
+_TOOLS = ("sympy", "mpmath", "numpy")  # what torch and we compute with: never where a model is written
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,14 @@ def _frames(trace: TracebackType | None) -> Iterator[Frame]:
         yield Frame(_span(entry), entry.name, owner if isinstance(owner, nn.Module) else None)
 
 
+def ours(error: BaseException) -> bool:
+    """Whether it was graphpar, rather than torch, that ran into it."""
+    files = [f.f_code.co_filename for f, _ in traceback.walk_tb(error.__traceback__)]
+    return next((f.startswith(_OURS + "/") for f in reversed(files) if f.startswith((_OURS + "/", _TORCH + "/"))), True)
+
+
 def _foreign(file: str) -> bool:
-    if file.startswith(("<", _TORCH + "/", _OURS + "/")):
+    if file.startswith(("<", _TORCH + "/", _OURS + "/")) or any(f"-packages/{tool}/" in file for tool in _TOOLS):
         return True
     return file.startswith(_PYTHON + "/") and not any(f"/{folder}/" in file for folder in _PACKAGES)
 
