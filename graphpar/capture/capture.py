@@ -14,6 +14,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import nn
 from torch.export import Dim, ExportedProgram
+from torch.fx.proxy import TracerBase
 
 from graphpar.capture import recipe, siblings, translate
 from graphpar.capture.loops import fold
@@ -101,9 +102,27 @@ def _export(model: nn.Module, signature: Signature) -> ExportedProgram:
     inputs = {name: torch.arange(batch * seq).reshape(batch, seq) % 2 + k for k, name in enumerate(signature.inputs)}
     dynamic: dict[str, Any] = {name: {0: Dim.AUTO, 1: Dim.AUTO} for name in inputs}
     dynamic |= dict.fromkeys(signature.constants)
-    return torch.export.export(
-        model, (), {**inputs, **signature.constants}, dynamic_shapes=dynamic, strict=False, prefer_deferred_runtime_asserts_over_guards=True
-    )
+    with _whole_traces():
+        return torch.export.export(
+            model,
+            (),
+            {**inputs, **signature.constants},
+            dynamic_shapes=dynamic,
+            strict=False,
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
+
+
+@contextmanager
+def _whole_traces() -> Iterator[None]:
+    """Keep every frame of a value's stack trace: torch keeps those of `forward` only, and a loss in a function of its
+    own would be reported at the line that calls it."""
+    original = TracerBase._filter_traceback_frames
+    TracerBase._filter_traceback_frames = lambda self, trace: trace  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]
 
 
 def _example_sizes(model: nn.Module) -> tuple[int, int]:

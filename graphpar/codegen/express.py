@@ -46,7 +46,7 @@ class Scope(Protocol):
         ...
 
     def size(self, size: Size, *, of: Node) -> str:
-        """A size, global if `of` is whole, as an expression."""
+        """A size as an expression of the sizes that this body can read; brackets around more than one term."""
         ...
 
     def need(self, name: str) -> str:
@@ -159,11 +159,15 @@ def cross_entropy(node: Node, scope: Scope) -> Text:
     if split := a.get("split"):
         (classes, *_) = [f for x in (node.operand_axes or ())[0] or () for f in x.factors][-1:]
         name = scope.need("vocab_cross_entropy")
+        options += ', reduction="none"' if a["reduction"] == "none" else ""
         loss = f"{name}({logits}, {labels}, {scope.axis(split)}, vocab={classes.size}{options})"
+        if a["reduction"] == "none" and node.rank > 1:
+            loss += f".view_as({labels})"
     else:
         rank = node.operands[0].rank
         moved = f"{arg(node, 0, scope).inside(ATOM)}.movedim(-1, 1)" if rank > 2 else logits
-        loss = f'F.cross_entropy({moved}, {labels}{options}, reduction="sum")'
+        how = "none" if a["reduction"] == "none" else "sum"
+        loss = f'F.cross_entropy({moved}, {labels}{options}, reduction="{how}")'
     if a["reduction"] != "mean":
         return Text(loss)
     return Text(f"{loss} / {arg(node, 2, scope).text}", TIMES)
@@ -171,10 +175,9 @@ def cross_entropy(node: Node, scope: Scope) -> Text:
 
 def layer_norm(node: Node, scope: Scope) -> Text:
     x, weight, bias = (arg(node, i, scope).text for i in range(3))
-    last = (node.axes or ())[-1]
     if split := node.attrs.get("split"):
         name = scope.need("split_layer_norm")
-        return Text(f"{name}({x}, {weight}, {bias}, {scope.axis(split)}, {last.product[0].size}, {node.attrs['eps']})")
+        return Text(f"{name}({x}, {weight}, {bias}, {scope.axis(split)}, {node.shape[-1]}, {node.attrs['eps']})")
     shape = ", ".join(str(node.shape[i]) for i in range(node.rank - node.attrs["dims"], node.rank))
     shape = f"({shape},)" if node.attrs["dims"] == 1 else f"({shape})"
     return Text(f"F.layer_norm({x}, {shape}, {weight}, {bias}, {node.attrs['eps']})")
@@ -183,8 +186,8 @@ def layer_norm(node: Node, scope: Scope) -> Text:
 def rms_norm(node: Node, scope: Scope) -> Text:
     x, weight = (arg(node, i, scope).text for i in range(2))
     if split := node.attrs.get("split"):
-        size = (node.axes or ())[-1].product[0].size
-        return Text(f"{scope.need('split_rms_norm')}({x}, {weight}, {scope.axis(split)}, {size}, {node.attrs['eps']})")
+        name = scope.need("split_rms_norm")
+        return Text(f"{name}({x}, {weight}, {scope.axis(split)}, {node.shape[-1]}, {node.attrs['eps']})")
     shape = ", ".join(str(s) for s in node.shape[node.rank - node.attrs["dims"] :])
     shape = f"({shape},)" if node.attrs["dims"] == 1 else f"({shape})"
     return Text(f"F.rms_norm({x}, {shape}, {weight}, {node.attrs['eps']})")
@@ -414,7 +417,7 @@ def transition(node: Node, scope: Scope) -> Text:
     text = scope.operand(x)
     have, want = node.attrs["from"], (node.state or {})[node.attrs["axis"]]
     if node.op == "all_to_all":
-        return Text(_all_to_all(node, x, scope, name, text.text, axis))
+        return _all_to_all(node, x, scope, name, axis)
     factor: int | None = getattr(have, "factor", getattr(want, "factor", None))
     if factor is None:
         return Text(f"{name}({text.text}, {axis})")
@@ -434,8 +437,7 @@ def _padded(call: str, x: Text, rank: int, dim: int, sizes: tuple[int, int, int]
     """A cut of a dimension that does not divide is padded before, and what is whole again loses its padding."""
     size, before, after = sizes
     if before == 1:
-        widths = (*(0, 0) * (rank - 1 - dim), 0, -(-size // after) * after - size)
-        return Text(call.format(f"F.pad({x.text}, {widths})"))
+        return Text(call.format(f"F.pad({x.text}, {_widths(rank, dim, size, after)})"))
     return Text(call.format(x.text) + (f".narrow({dim}, 0, {size})" if after == 1 else ""))
 
 
@@ -445,16 +447,27 @@ def _count(count: Size | tuple[Size, ...], node: Node, scope: Scope) -> str:
     return scope.size(count, of=node)
 
 
-def _all_to_all(node: Node, x: Node, scope: Scope, name: str, text: str, axis: str) -> str:
-    found: dict[str, str] = {}
+def _all_to_all(node: Node, x: Node, scope: Scope, name: str, axis: str) -> Text:
     have, want = node.attrs["from"], (node.state or {})[node.attrs["axis"]]
-    for word, state, local in (("split", want, scope.local(node)), ("concat", have, scope.local(x))):
+    text, options, behind = scope.operand(x).text, [""], ""
+    before, after = scope.local(x), scope.local(node)
+    for word, state, local in (("split", want, after), ("concat", have, before)):
         dim = next(i for i, a in enumerate(x.axes or ()) if any(f.id == state.factor for f in a.factors))
+        whole = next(f for f in (x.axes or ())[dim].factors if f.id == state.factor)
         count = blocks((x.axes or ())[dim], state.factor, local)
-        found[f"{word}_dim"] = str(dim)
-        if count != 1:
-            found[f"{word}_blocks"] = _count(count, node, scope)
-    return f"{name}({text}, {axis}, {', '.join(f'{k}={v}' for k, v in found.items())})"
+        options.append(f"{word}_dim={dim}")
+        options += [f"{word}_blocks={_count(count, node, scope)}"] if count != 1 else []
+        if isinstance(whole.size, int) and whole.size % local.parts(whole):
+            if word == "split":
+                text = f"F.pad({text}, {_widths(x.rank, dim, whole.size, local.parts(whole))})"
+            else:
+                behind = f".narrow({dim}, 0, {whole.size})"
+    return Text(f"{name}({text}, {axis}{', '.join(options)}){behind}")
+
+
+def _widths(rank: int, dim: int, size: int, parts: int) -> tuple[int, ...]:
+    """What F.pad has to add for a dimension to divide."""
+    return (*(0, 0) * (rank - 1 - dim), 0, -(-size // parts) * parts - size)
 
 
 def _behind(dim: int, rank: int) -> int:

@@ -266,7 +266,7 @@ class _Writer:
         text = str(value)
         for s, (place, _) in found.items():
             text = text.replace(_stand_in(s).name, place)
-        return text
+        return f"({text})" if value.is_Add or value.is_Mul or value.is_Pow else text
 
     def _measure(self, symbol: sympy.Symbol) -> tuple[str, sympy.Expr]:
         """Where a size can be read off in this body, and the symbol in terms of what is read."""

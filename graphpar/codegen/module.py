@@ -88,8 +88,7 @@ class _Module:
         self.bodies[body.path] = body
         for item in body.items:
             for child in [item.body] if isinstance(item, Call) else item.bodies if isinstance(item, LoopCall) else []:
-                if child.path not in self.by_path:
-                    self.write(child)
+                self.write(child)
         made = forward(body, self.program, lambda child: attribute(child.path, body.path))
         init, imports = self.init(body, made)
         method, places = self.method(body, made)
@@ -113,7 +112,7 @@ class _Module:
         taken = {c.name for c in self.order}
         if cls not in taken:
             return cls
-        last = path.rpartition(".")[2]
+        last = plain(path).rpartition(".")[2]
         wishes = [] if last.startswith("*") or last.isdigit() else [_camel(last)]
         return next(n for n in [*wishes, *(f"{cls}{letter}" for letter in "BCDEFGHIJKLMNOPQRSTUVWXYZ")] if n not in taken)
 

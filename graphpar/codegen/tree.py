@@ -121,7 +121,8 @@ def _settled(graph: Graph, homes: dict[Node, str]) -> dict[Node, str]:
                 homes[node] = homes[value] if value.op not in LEAVES else homes[node]
             else:
                 homes[node] = _common([homes[u] for u in users[node]])
-                if _loop_of(homes[node]) != _loop_of(homes[value]) and value.op not in LEAVES:
+                outside = value.op not in LEAVES | {"loop_enter"}
+                if outside and _loop_of(homes[node]) != _loop_of(homes[value]):
                     homes[node] = homes[value]
     return homes
 

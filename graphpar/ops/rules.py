@@ -103,6 +103,12 @@ def einsum(node: Node) -> str:
     return ", ".join(" ".join(term) for term in left.split(",")) + f" -> {' '.join(right)}"
 
 
+def cross_entropy(node: Node) -> str:
+    """Classes last; one loss per target, or their sum."""
+    count = ", ?" if len(node.args) > 2 else ""
+    return f"... v, ...{count} -> {'...' if node.attrs['reduction'] == 'none' else ''}"
+
+
 def triangle(node: Node) -> str:
     """Positions along the last two axes are compared."""
     return "... a! b! -> ... a b"
@@ -126,7 +132,7 @@ RULES: dict[str, Rule] = {
     "einsum": einsum,
     # lookups
     "embedding": "v d, ... -> ... d",
-    "cross_entropy": "... v, ... -> ",
+    "cross_entropy": cross_entropy,
     # reductions
     "sum": reduce(""),
     "mean": reduce(""),
