@@ -31,37 +31,42 @@ class Worst:
 
 
 def relative(found: Tensor, wanted: Tensor, scale: float) -> float:
-    """The largest difference over `scale`; infinite where exactly one of the two is finite."""
+    """The largest difference over `scale`. Equal infinities do not differ; NaN differs from everything."""
     if found.shape != wanted.shape:
         return float("inf")
     if found.numel() == 0 or torch.equal(found, wanted):
         return 0.0
-    difference = (found.double() - wanted.double()).abs().max().item()
+    difference = (found.double() - wanted.double()).abs().masked_fill(found == wanted, 0).max().item()
     return difference / scale if scale > 0 else float("inf")
 
 
-def worst(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], floor: float = FLOOR) -> Worst:
-    """Compare tensors of the same names."""
-    missing = [name for name in wanted if name not in found] + [name for name in found if name not in wanted]
-    if missing:
-        return Worst(float("inf"), f"only one of the two has {', '.join(missing[:4])}")
+def errors(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, float]:
+    """The relative difference of each tensor; infinite for a name that only one of the two has."""
     largest = max((size(tensor) for tensor in wanted.values()), default=0.0)
-    found_worst = Worst(0.0, "")
-    for name, tensor in wanted.items():
-        error = relative(found[name], tensor, max(size(tensor), floor * largest))
-        if not error <= found_worst.error:
-            found_worst = Worst(error, name)
-    return found_worst
+    return {
+        name: relative(found[name], wanted[name], max(size(wanted[name]), FLOOR * largest))
+        if name in found and name in wanted
+        else float("inf")
+        for name in dict.fromkeys((*wanted, *found))
+    }
+
+
+def worst(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Worst:
+    """The largest relative difference of tensors of the same names."""
+    result = Worst(0.0, "")
+    for name, error in errors(found, wanted).items():
+        result = larger(result, Worst(error, name))
+    return result
 
 
 def larger(a: Worst, b: Worst) -> Worst:
-    """The one with the larger difference."""
-    return a if not a.error <= b.error else b
+    """The one with the larger difference; NaN is the largest."""
+    return b if not b.error <= a.error else a
 
 
 def size(tensor: Tensor) -> float:
-    """The magnitude of the largest element."""
-    return tensor.detach().abs().max().item() if tensor.numel() else 0.0
+    """The magnitude of the largest element that is finite."""
+    return tensor.detach().abs().nan_to_num(0, 0, 0).max().item() if tensor.numel() else 0.0
 
 
 def scalars(found: Iterable[Tensor], wanted: Tensor) -> float:

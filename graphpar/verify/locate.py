@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from threading import Lock
 
@@ -19,7 +20,7 @@ from graphpar.verify.program import Batch, Program, Values, one_device_mesh
 from graphpar.verify.report import Difference
 from graphpar.verify.shapes import Shape, layout
 from graphpar.verify.single import Single
-from graphpar.verify.statements import SEE, Statement, named_shape, parameter_line, statements, watched
+from graphpar.verify.statements import RETURNED, SEE, Statement, named_shape, parameter_line, statements, watched
 
 FLOOR = 1e-6  # of the typical gradient: values below are rounding
 
@@ -110,39 +111,86 @@ class _Search:
         self.typical = max((size(s.gradient) for s in one if s.gradient is not None), default=0.0)
 
     def first(self) -> Difference | None:
-        for index, seen in enumerate(self.many[0]):
-            wanted = self.wanted[index]
-            parts = [rank[index].value for rank in self.many]
-            if found := self.compare(seen, parts, None if wanted is None else wanted.value, 0.0, ""):
-                return found
-        for index in reversed(range(len(self.many[0]))):
-            if found := self.gradient(index):
-                return found
+        count = len(self.many[0])
+        return self.search(range(count), self.value, self.makers) or self.search(
+            reversed(range(count)), self.gradient, self.readers
+        )
+
+    def search(
+        self,
+        order: Iterable[int],
+        compare: Callable[[int], Difference | bool],
+        neighbours: Callable[[int], Iterable[int]],
+    ) -> Difference | None:
+        """The first that differs, with the lines between it and what agrees."""
+        agreed: set[int] = set()
+        for index in order:
+            found = compare(index)
+            if isinstance(found, Difference):
+                suspects, stack = {index}, [index]
+                while stack:
+                    new = [n for n in neighbours(stack.pop()) if n not in agreed | suspects]
+                    suspects.update(new)
+                    stack += new
+                lines = {self.many[0][n].line for n in suspects}
+                if neighbours == self.readers:  # a gradient is made by those who read the value
+                    lines = {self.many[0][n].line for s in suspects for n in self.readers(s)}
+                return replace(found, lines=tuple(sorted(lines)))
+            if found:
+                agreed.add(index)
         return None
 
-    def gradient(self, index: int) -> Difference | None:
+    def makers(self, index: int) -> list[int]:
+        """The values of the same call that a value was computed from."""
+        seen = self.many[0][index]
+        found: dict[str, int] = {}
+        for n, other in enumerate(self.many[0][:index]):
+            if other.path == seen.path and other.name in self.statements[seen.line].uses:
+                found[other.name] = n
+        return list(found.values())
+
+    def readers(self, index: int) -> list[int]:
+        """The values of the same call that were computed from a value."""
+        seen = self.many[0][index]
+        found: list[int] = []
+        for n, other in enumerate(self.many[0][index + 1 :], start=index + 1):
+            if other.path == seen.path:
+                if seen.name in self.statements[other.line].uses:
+                    found.append(n)
+                if other.name == seen.name:
+                    break
+        return found
+
+    def value(self, index: int) -> Difference | bool:
+        """What differs, or whether there was anything to agree with."""
+        wanted = self.wanted[index]
+        parts = [rank[index].value for rank in self.many]
+        return self.compare(self.many[0][index], parts, None if wanted is None else wanted.value, 0.0, "")
+
+    def gradient(self, index: int) -> Difference | bool:
         wanted = self.wanted[index]
         parts = [rank[index].gradient for rank in self.many]
         if wanted is None or wanted.gradient is None or any(part is None for part in parts):
-            return None
+            return False
         held = [part for part in parts if part is not None]
         return self.compare(self.many[0][index], held, wanted.gradient, FLOOR * self.typical, "the gradient of ")
 
     def compare(
         self, seen: Seen, parts: list[Tensor], wanted: Tensor | None, floor: float, of: str
-    ) -> Difference | None:
+    ) -> Difference | bool:
         statement = self.statements[seen.line]
         shape = statement.shapes[statement.names.index(seen.name)]
         if shape is None:
-            return None
+            return False
         parts = [part.detach() for part in parts]
         dims = layout(shape, parts[0].shape, self.program.mesh, self.sizes)
         if dims is None or any(part.shape != parts[0].shape for part in parts):
-            return None
+            return False
         readings = [shape.pending] if not of else _readings(shape, self.program.mesh)
         problems = [self.problem(parts, wanted, dims, pending, floor) for pending in readings]
         if any(problem is None for problem in problems):
-            return None
+            # a gradient that agrees only after a sum may be one that somebody forgot to take
+            return wanted is not None and problems[0] is None
         how, ranks = next(problem for problem in problems if problem is not None)
         return self.difference(seen, statement, shape, f"{of}{seen.name}", how, ranks)
 
@@ -177,11 +225,12 @@ class _Search:
         where = self.program.document.get("lines", {}).get(str(statement.line), {})
         source = where.get("where") if isinstance(where, dict) else where
         place = seen.path or "the model"
-        return Difference(f"{what} in {place}", how, ranks, statement.line, statement.code, shape.text, source)
+        return Difference(f"{what} in {place}", how, ranks, statement.line, statement.code, shape.text, (), source)
 
 
-def parameter(program: Program, model: nn.Module, name: str, how: str, ranks: tuple[int, ...]) -> Difference:
-    """A parameter whose gradient or value differs although every value on the way to it agrees."""
+def parameter(program: Program, single: Single, name: str, error: float) -> Difference:
+    """A parameter whose gradient differs although every value on the way to it agrees."""
+    model = simulate(program.mesh, lambda mesh: program.model(mesh, single.values, torch.float64))[0]
     path = name.split(".")
     depth = next(
         n for n in reversed(range(len(path))) if type(model.get_submodule(".".join(path[:n]))).__module__ == "model"
@@ -190,7 +239,8 @@ def parameter(program: Program, model: nn.Module, name: str, how: str, ranks: tu
     line = parameter_line(program.text, type(owner).__name__, path[depth:])
     code = program.text.splitlines()[line - 1].strip().split("  #")[0] if line else ""
     axes = named_shape(program.text, line) if line else ""
-    return Difference(f"the gradient of {name}", how, ranks, line, code, axes, None)
+    how = f"differs by {error:.1e} of the largest element"
+    return Difference(f"the gradient of {name}", how, (), line, code, axes, (line,) if line else (), None)
 
 
 def _readings(shape: Shape, mesh: Mapping[str, int]) -> list[tuple[str, ...]]:
@@ -218,36 +268,34 @@ def _summed(parts: list[Tensor], places: list[Place], pending: Sequence[str]) ->
 def _pairs(
     ours: list[Seen], our_text: Mapping[int, Statement], theirs: list[Seen], their_text: Mapping[int, Statement]
 ) -> list[Seen | None]:
-    """For each of our values the one-device value it stands for: the same assignment of the same name in a module.
+    """For each of our values the one-device value it stands for: that of the same statement of the same module.
 
     A collective changes how a value lies and not what it is, so what it returns stands for what it was given.
     """
-    wanted = _by_assignment(theirs, their_text)
-    counts: dict[tuple[str, str], int] = {}
-    for seen in ours:
-        if not our_text[seen.line].is_move:
-            counts[seen.path, seen.name] = counts.get((seen.path, seen.name), 0) + 1
-    number: dict[tuple[str, str], int] = {}
+    our_keys, their_keys = _keys(ours, our_text), _keys(theirs, their_text)
+    counts = Counter(our_keys)
+    wanted: dict[_Key, list[Seen]] = {}
+    for key, seen in zip(their_keys, theirs, strict=True):
+        wanted.setdefault(key, []).append(seen)
+    number: Counter[_Key] = Counter()
     current: dict[tuple[str, str], Seen | None] = {}
     found: list[Seen | None] = []
-    for seen in ours:
-        key, statement = (seen.path, seen.name), our_text[seen.line]
-        if statement.is_move and statement.moves:
-            match = current.get((seen.path, statement.moves))
-        elif statement.is_move:
-            match = None
+    for key, seen in zip(our_keys, ours, strict=True):
+        statement = our_text[seen.line]
+        if statement.is_move:
+            match = current.get((seen.path, statement.moves)) if statement.moves else None
         else:
-            number[key] = number.get(key, 0) + 1
             same = wanted.get(key, [])
-            match = same[number[key] - 1] if len(same) == counts[key] else None
-        current[key] = match
+            match = same[number[key]] if len(same) == counts[key] else None
+            number[key] += 1
+        current[seen.path, seen.name] = match
         found.append(match)
     return found
 
 
-def _by_assignment(seen: list[Seen], text: Mapping[int, Statement]) -> dict[tuple[str, str], list[Seen]]:
-    found: dict[tuple[str, str], list[Seen]] = {}
-    for one in seen:
-        if not text[one.line].is_move:
-            found.setdefault((one.path, one.name), []).append(one)
-    return found
+_Key = tuple[str, str, str]
+
+
+def _keys(seen: list[Seen], text: Mapping[int, Statement]) -> list[_Key]:
+    """Module, name and what is computed; what a module returns is the same however it is computed."""
+    return [(s.path, s.name, "" if s.name.startswith(RETURNED) else text[s.line].computes) for s in seen]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphpar.verify import expected, reference
 from graphpar.verify.batches import Size
-from graphpar.verify.compare import Gathered, Worst, gather, relative, scalars, size, worst
+from graphpar.verify.compare import EXACT, Gathered, Worst, errors, gather, relative, scalars, size, worst
 from graphpar.verify.program import Program, Values
 from graphpar.verify.report import Check
 from graphpar.verify.steps import RATES, Parts, Step, Trained
@@ -38,6 +38,13 @@ def step(program: Program, size_: Size, ours: Sequence[Step], theirs: reference.
         *expected.check([rank.log for rank in ours], program, size_, torch.float64, list(ours[0].spread)),
         expected.spread(program, ours[0].spread),
     ]
+
+
+def wrong_gradients(program: Program, ours: Sequence[Step], theirs: reference.Gradients) -> dict[str, float]:
+    """The parameters whose gradients differ, the last one first, as backward comes to them."""
+    full = {name: g.full for name, g in _gathered(program, [rank.gradients for rank in ours]).items()}
+    found = errors(full, theirs.gradients)
+    return {name: error for name, error in reversed(found.items()) if not error <= EXACT}
 
 
 def again(first: Sequence[Step], second: Sequence[Step]) -> Check:

@@ -33,14 +33,19 @@ class Difference:
     line: int | None  # in model.py
     code: str
     axes: str  # the named axes behind the line
+    lines: tuple[int, ...]  # where the cause is: what lies between this value and those that agree
     source: str | None  # file:line of the source model
 
     def note(self, file: Path) -> Note:
         """The difference as a part of a diagnostic."""
-        facts = [self.how, f"ranks {' '.join(map(str, self.ranks))}", self.axes, f"source {self.source}"]
-        shown = [fact for fact in facts if fact and not fact.endswith(" None") and fact != "ranks "]
+        facts = [self.how]
+        facts += [f"ranks {' '.join(map(str, self.ranks))}"] if self.ranks else []
+        facts += [f"axes {self.axes}"] if self.axes else []
+        facts += [f"source {self.source}"] if self.source else []
+        if self.lines and self.lines != (self.line,):
+            facts.append(f"the cause is in line {' or '.join(map(str, self.lines))}")
         span = Span(str(file), self.line, 1) if self.line else None
-        return Note(f"first difference: {self.what}; {'; '.join(shown)}", span)
+        return Note(f"first difference: {self.what}; {'; '.join(facts)}", span)
 
 
 @dataclass

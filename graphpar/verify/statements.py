@@ -29,6 +29,8 @@ class Statement:
     code: str  # on one line, without the comment
     names: tuple[str, ...]
     shapes: tuple[Shape | None, ...]  # one per name
+    uses: frozenset[str]  # the variables that it reads
+    computes: str  # the right-hand side, sizes and constants left out
     moves: str | None  # the variable, if all it does is to hand it through a collective
     is_move: bool
 
@@ -41,7 +43,8 @@ def statements(text: str) -> dict[int, Statement]:
     for method in _forwards(ast.parse(text)):
         for node in ast.walk(method):
             if isinstance(node, ast.Assign | ast.Return) and node.value is not None:
-                found[node.lineno] = _statement(node, comments.get(node.end_lineno or node.lineno, ""), lines)
+                comment = comments.get(node.end_lineno or node.lineno, "")
+                found[node.lineno] = _statement(node, comment, lines)
     return found
 
 
@@ -76,6 +79,7 @@ def _inside(value: ast.expr, path: Sequence[str]) -> int:
 
 
 def _statement(node: ast.Assign | ast.Return, comment: str, lines: Sequence[str]) -> Statement:
+    assert node.value is not None
     targets = _names(node.targets[0]) if isinstance(node, ast.Assign) else ()
     count = len(targets) or (len(node.value.elts) if isinstance(node.value, ast.Tuple) else 1)
     names = targets or tuple(RETURNED if count == 1 else f"{RETURNED} {i + 1}" for i in range(count))
@@ -88,7 +92,21 @@ def _statement(node: ast.Assign | ast.Return, comment: str, lines: Sequence[str]
     moved = operand.id if isinstance(operand, ast.Name) else None
     first = lines[node.lineno - 1] if node.lineno == node.end_lineno else ast.unparse(node)
     code = re.split(r"\s+# ", first)[0].strip()
-    return Statement(node.lineno, node.end_lineno or node.lineno, code, names, known, moved, is_move)
+    return Statement(
+        node.lineno, node.end_lineno or node.lineno, code, names, known, _uses(value), _computes(node), moved, is_move
+    )
+
+
+def _uses(value: ast.expr) -> frozenset[str]:
+    return frozenset(item.id for item in ast.walk(value) if isinstance(item, ast.Name))
+
+
+def _computes(node: ast.Assign | ast.Return) -> str:
+    copy = ast.parse(ast.unparse(node)).body[0]
+    for item in ast.walk(copy):
+        if isinstance(item, ast.Constant) and isinstance(item.value, int | float):
+            item.value = 0
+    return ast.unparse(copy)
 
 
 def _names(target: ast.expr) -> tuple[str, ...]:

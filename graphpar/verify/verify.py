@@ -15,7 +15,7 @@ from graphpar.language.schema import Spec
 from graphpar.verify import capture_checks, rank_checks
 from graphpar.verify.batches import Batches, Size, fitting, joined
 from graphpar.verify.launch import launched
-from graphpar.verify.locate import locate
+from graphpar.verify.locate import locate, parameter
 from graphpar.verify.origin import Origin, nudged, one_device, values
 from graphpar.verify.program import Program, read_program
 from graphpar.verify.ranks import Initial, Losses, OneStep, Task, Training, simulated
@@ -100,6 +100,7 @@ class _Verification:
         steps = [[self.batches.draw(self.size) for _ in range(MICROBATCHES)] for _ in RATES]
         tasks = [Initial(seed), OneStep(batch), OneStep(batch), Losses(sizes), Training(tuple(map(tuple, steps)))]
         first, step, second, losses, trained = self.perform(tasks)
+        self.step = lambda: (step(), single.step(batch))
         self.check("initial values", lambda: [rank_checks.initial(program, first(), values(self.origin.build(seed)))])
         self.check("one step", lambda: rank_checks.step(program, self.size, step(), single.step(batch)))
         self.check("a second run", lambda: [rank_checks.again(step(), second())])
@@ -132,10 +133,12 @@ class _Verification:
             self.report.add(Check(name, "failed", detail=self.told(error)))
 
     def locate(self) -> None:
-        """Name the first value of the ranks that differs from one device."""
-        batch = self.batches.draw(self.size)
+        """Name the first value of the ranks that differs from one device, or the first gradient of a parameter."""
         try:
-            self.report.first = locate(self.program, self.single, batch, self.size)
+            self.report.first = locate(self.program, self.single, self.batches.draw(self.size), self.size)
+            if self.report.first is None:
+                wrong = rank_checks.wrong_gradients(self.program, *self.step())
+                self.report.first = next((parameter(self.program, self.single, *w) for w in wrong.items()), None)
         except Exception as error:  # noqa: BLE001  (what failed is in the report already)
             self.report.add(Check("first difference", "skipped", detail=self.told(error)))
 
