@@ -1,0 +1,170 @@
+"""The picture shows what the plan says, each collective once, and is the same each time."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import zoo
+from compiled_zoo import compiled
+
+from graphpar.errors import GraphparError
+from graphpar.viz import render
+from graphpar.viz.colours import colours
+from graphpar.viz.command import visualize
+from graphpar.viz.dot import dot
+from graphpar.viz.heading import heading
+from graphpar.viz.page import page
+from graphpar.viz.picture import Compute, Exchange, Module
+from graphpar.viz.walk import draw
+
+SPEC = "dp2xtp2+sp"
+
+
+@pytest.fixture(scope="module", params=["gpt2", "gemma2"])
+def build(request, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("builds") / request.param
+    compiled(request.param, zoo.spec(SPEC, zoo.MODELS[request.param]), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan(build):
+    return json.loads((build / "plan.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def picture(build, plan):
+    return draw((build / "model.py").read_text(), plan)
+
+
+def folded(entries):
+    """The collectives of a plan with each kind of a loop's members once."""
+    for entry in entries:
+        if "loop" in entry:
+            for kind in dict.fromkeys(entry["kinds"]):
+                yield from folded(entry["bodies"][kind])
+        else:
+            yield entry
+
+
+def modules(module: Module):
+    yield module
+    for item in module.items:
+        if isinstance(item, Module):
+            yield from modules(item)
+
+
+def nodes(module: Module):
+    for item in module.items:
+        if isinstance(item, Module):
+            yield from nodes(item)
+        else:
+            yield item
+
+
+def test_every_collective_of_the_plan_is_drawn_once_and_in_order(picture, plan):
+    drawn = [(e.forward, e.backward, e.axis, e.reason) for _, e in picture.exchanges()]
+    assert drawn == [(e["forward"], e["backward"], e["axis"], e["reason"]) for e in folded(plan["collectives"])]
+    assert drawn
+
+
+def test_every_parameter_stands_where_it_is_read_with_its_axes(picture, plan):
+    shown = {w.full_name: w for row in picture.root.rows() for w in row.weights}
+    first = {re.sub(r"\.\d+\.", ".*.", n): n for n in reversed(plan["parameters"])}
+    assert {re.sub(r"\.\d+\.", ".*.", n) for n in shown} >= set(first)
+    for name, weight in shown.items():
+        entry = {**plan["parameters"], **plan["buffers"]}[name]
+        assert (weight.axes, list(weight.here)) == (entry["axes"], entry["local_shape"])
+
+
+def test_a_folded_layer_is_drawn_once_and_says_how_often_it_runs(build, picture):
+    repeated = [(m.path, m.members) for m in modules(picture.root) if m.members]
+    expected = {
+        "gpt2": [("transformer.h.*", "× 4")],
+        "gemma2": [("model.layers[0::2]", "× 2"), ("model.layers[1::2]", "× 2")],
+    }
+    assert repeated == expected[build.name]
+
+
+def test_values_flow_forward_only_and_every_node_is_reached(picture):
+    order = [v.id for v in picture.inputs] + [n.id for n in nodes(picture.root)] + [picture.result.id]
+    at = {name: i for i, name in enumerate(order)}
+    assert all(at[e.tail] < at[e.head] for e in picture.edges)
+    reached = {e.head for e in picture.edges}
+    assert {n.id for n in nodes(picture.root)} - reached == set()
+    assert {n.id for n in nodes(picture.root)} - {e.tail for e in picture.edges} == set()
+
+
+def test_no_statement_of_a_forward_method_is_lost(build, picture):
+    text = (build / "model.py").read_text().partition("    def count(")[0].splitlines()
+    shown = {row.line for row in picture.root.rows()} | {e.row.line for _, e in picture.exchanges()}
+    for number, line in enumerate(text, start=1):
+        if re.search(r"= (F|torch)\.|= \w+ [+*@] |= (dropout|attention)\(", line):
+            assert number in shown, line
+
+
+def test_the_same_build_gives_the_same_bytes(build, plan, picture):
+    again = draw((build / "model.py").read_text(), json.loads((build / "plan.json").read_text()))
+    assert dot(picture, heading(plan, {})) == dot(again, heading(plan, {}))
+    assert page(picture, heading(plan, {})) == page(again, heading(plan, {}))
+
+
+def test_a_collective_has_the_colour_of_its_mesh_axis(picture, plan):
+    text = dot(picture, heading(plan, {}))
+    for _, exchange in picture.exchanges():
+        line = next(line for line in text.splitlines() if line.strip().startswith(f"{exchange.id} ["))
+        assert f'color="{colours(plan["mesh"])[exchange.axis]}"' in line
+        assert exchange.reason in line
+
+
+def test_bytes_are_those_of_the_sizes_asked_for(build, plan, picture):
+    gather = next(e for _, e in picture.exchanges() if e.forward == "all_gather" and not e.inside)
+    local = plan["dims"]["d_model"] * 6 * 10 // 4  # batch over dp, seq over tp
+    text = dot(picture, heading(plan, {"batch": 6, "seq": 10}))
+    line = next(line for line in text.splitlines() if line.strip().startswith(f"{gather.id} ["))
+    size = 4 * local
+    assert f"× 4 B = {size / 1024:.3g} KiB from each rank" in line
+
+
+def test_the_page_needs_nothing_else(picture, plan):
+    text = page(picture, heading(plan, {}))
+    assert not re.search(r"<script|https?://|<link|<img|@import", text)
+
+
+def test_every_kind_of_item_is_on_the_page(picture, plan):
+    text = page(picture, heading(plan, {}))
+    for node in nodes(picture.root):
+        match node:
+            case Exchange():
+                assert node.reason in text
+            case Compute():
+                assert f'<td class="line">{node.rows[0].line}</td>' in text
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz's dot is not installed")
+def test_dot_draws_it(build, tmp_path):
+    written = visualize(build, [tmp_path / "a.svg", tmp_path / "a.png"])
+    assert [p.name for p in written.files] == ["a.svg", "a.png"] and not written.without_dot
+    assert "reduce_scatter" in (tmp_path / "a.svg").read_text()
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_dot_there_is_text_and_a_page(build, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    written = visualize(build, [tmp_path / "a.svg", tmp_path / "a.png"])
+    assert written.without_dot
+    assert [p.name for p in written.files] == ["a.dot", "a.html"]
+    with pytest.raises(render.NoDotError):
+        render.render("digraph build {\n}", tmp_path / "b.svg")
+
+
+def test_a_suffix_that_means_nothing_is_refused(build, tmp_path):
+    with pytest.raises(GraphparError, match=r"unknown-picture"):
+        visualize(build, [tmp_path / "a.jpg"])
+
+
+def test_a_folder_that_is_no_build_is_refused(tmp_path):
+    with pytest.raises(GraphparError, match=r"no model\.py and no plan\.json"):
+        visualize(tmp_path, [tmp_path / "a.dot"])
