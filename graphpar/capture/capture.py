@@ -66,6 +66,7 @@ def capture(construct: Callable[[], nn.Module], signature: Signature) -> Capture
 
 def export(model: nn.Module, signature: Signature) -> tuple[ExportedProgram, siblings.Siblings]:
     """Export with repeated blocks folded, splitting groups until every fold is proven."""
+    apart: set[str] = set()
     groups = siblings.group(model)
     hollow = True
     while True:
@@ -74,6 +75,10 @@ def export(model: nn.Module, signature: Signature) -> tuple[ExportedProgram, sib
                 program = _export(model, signature)
         except siblings.NotTheSameCall as refusal:
             groups = siblings.Siblings(_alone(groups, refusal.site), open={*groups.open, refusal.site})
+            continue
+        except siblings.CalledTwice as refusal:
+            apart.add(refusal.path)
+            groups = siblings.group(model, apart)
             continue
         except (AttributeError, KeyError):
             if not hollow:

@@ -8,7 +8,7 @@ fold is proven, not assumed. A block whose outputs do not have the shapes of its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,10 +42,17 @@ class Siblings:
     outputs: dict[int, Any] = field(default_factory=dict[int, Any])
     arguments: dict[int, Any] = field(default_factory=dict[int, Any])
     open: set[int] = field(default_factory=set[int])
+    called: set[int] = field(default_factory=set[int])
+
+    def call(self, site: int) -> None:
+        """Note that a member runs; raises CalledTwice if it has run before."""
+        if site in self.called:
+            raise CalledTwice(self.sites[site].path)
+        self.called.add(site)
 
 
-def group(model: nn.Module) -> Siblings:
-    """Group the members of each outermost list of modules in which some module repeats."""
+def group(model: nn.Module, apart: Collection[str] = ()) -> Siblings:
+    """Group the members of each outermost list of modules in which some module repeats, but for the lists in `apart`."""
     found = Siblings()
     uses = _uses(model)
     inside: list[str] = []
@@ -53,7 +60,7 @@ def group(model: nn.Module) -> Siblings:
         if not isinstance(modules, (nn.ModuleList, nn.Sequential)) or any(path.startswith(p) for p in inside):
             continue
         structures = [_structure(member, uses) for member in modules]
-        if len(set(structures)) == len(structures):
+        if len(set(structures)) == len(structures) or path in apart or _share(modules):
             continue
         inside.append(f"{path}.")
         leaders: dict[object, int] = {}
@@ -81,6 +88,7 @@ def folded(model: nn.Module, siblings: Siblings, *, hollow: bool) -> Iterator[No
 
     `hollow`: the others hold no tensors and no submodules meanwhile, so that what is not traced costs nothing.
     """
+    siblings.called.clear()
     with ExitStack() as stack:
         watched: dict[int, tuple[int, str]] = {}
         for number, site in enumerate(siblings.sites):
@@ -99,6 +107,12 @@ def folded(model: nn.Module, siblings: Siblings, *, hollow: bool) -> Iterator[No
             stack.callback(member.__dict__.pop, "forward")
         stack.enter_context(_recording(model, watched, siblings.reads))
         yield
+
+
+def _share(modules: Iterable[nn.Module]) -> bool:
+    """Whether two members have a parameter in common: they are then no copies of one block."""
+    owned = [{id(p) for p in member.parameters()} for member in modules]
+    return sum(map(len, owned)) > len(set().union(*owned))
 
 
 def _member(model: nn.Module, site: Site) -> nn.Module:
@@ -153,6 +167,7 @@ def _digest(value: Tensor) -> bytes:
 
 def _frame(siblings: Siblings, number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
     def framed(*args: Any, **kwargs: Any) -> Any:
+        siblings.call(number)
         leaves, tree = pytree.tree_flatten((args, kwargs))
         at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         values = markers.enter([leaves[i] for i in at], number)
@@ -173,6 +188,7 @@ def _frame(siblings: Siblings, number: int, forward: Callable[..., Any]) -> Call
 
 def _stub(siblings: Siblings, number: int, leader: int) -> Callable[..., Any]:
     def stub(*args: Any, **kwargs: Any) -> Any:
+        siblings.call(number)
         leaves, tree = pytree.tree_flatten((args, kwargs))
         if leader not in siblings.outputs or siblings.arguments[leader] != (tree, _constants(leaves)):
             raise NotTheSameCall(number)
@@ -186,6 +202,14 @@ def _stub(siblings: Siblings, number: int, leader: int) -> Callable[..., Any]:
         return pytree.tree_unflatten(out, tree)
 
     return stub
+
+
+class CalledTwice(Exception):
+    """A member of the list at `path` runs more than once: the list is no plain sequence."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
 
 
 class NotTheSameCall(Exception):

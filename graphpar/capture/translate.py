@@ -239,7 +239,8 @@ def _dtype(value: Tensor) -> str:
 def modules(model: nn.Module, hints: Callable[[str], str] = lambda path: "") -> dict[str, Module]:
     """Every module of the source by path."""
     return {
-        path: Module(path, type(m).__name__, type(m).__module__, hints(path)) for path, m in model.named_modules()
+        path: Module(path, type(m).__name__, type(m).__module__, hints(path))
+        for path, m in model.named_modules(remove_duplicate=False)
     }
 
 

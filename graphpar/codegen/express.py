@@ -280,7 +280,10 @@ def slice_(node: Node, scope: Scope) -> Text:
     (x,) = node.operands
     dim, start, stop, step = (node.attrs[k] for k in ("dim", "start", "stop", "step"))
     whole = stop == x.shape[dim]
-    start, stop = (_bound(b, x, dim, scope) for b in (start, stop))
+    if step == 1:
+        start, stop = (_bound(b, x, dim, scope) for b in (start, stop))
+    elif not whole and stop > x.shape[dim] - step:
+        whole = True  # every step-th index to the end
     low = "" if start == 0 else _index(start, node, scope)
     high = "" if whole else _index(stop, node, scope)
     index = f"{low}:{high}" + (f":{step}" if step != 1 else "")
@@ -305,7 +308,9 @@ def _bound(bound: Any, x: Node, dim: int, scope: Scope) -> Any:
             return bound
         if bound <= seen + size:
             inside = bound - seen
-            return here + (part if inside == size else inside * part // size)
+            if inside * part % size:
+                raise ValueError(f"an offset of {bound} is not on a boundary of what a rank has of {axis}")
+            return here + inside * part // size
         seen, here = seen + size, here + part
     return bound
 

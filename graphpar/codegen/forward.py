@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sympy
 
@@ -11,7 +11,7 @@ from graphpar.codegen.express import Text, cut_all, write
 from graphpar.codegen.local import Cuts, blocks, cuts, symbols
 from graphpar.codegen.tree import Body, Call, Item, LoopCall, Statement, makes, reads
 from graphpar.codegen.variables import Variables, wishes
-from graphpar.ir.axes import spell_all
+from graphpar.ir.axes import Axis, spell_all
 from graphpar.ir.graph import Graph, Node, Origin, Size, plain
 from graphpar.ir.states import Partial, Shard
 
@@ -36,7 +36,7 @@ class Program:
 
     def shape(self, node: Node) -> str:
         """The named local shape of a value, with what is still pending."""
-        text = spell_all(node.axes or (), self.cuts(node).marks()) or "scalar"
+        text = spell_all(tuple(map(_sized, node.axes or ())), self.cuts(node).marks()) or "scalar"
         pending = [a for a, s in (node.state or {}).items() if isinstance(s, Partial) and self.mesh[a] > 1]
         return f"{text}   partial({', '.join(pending)})" if pending else text
 
@@ -308,6 +308,12 @@ class _Writer:
             if self.variables.holder.get(name) is value:
                 return f"{name}.device"
         return "self.device"
+
+
+def _sized(axis: Axis) -> Axis:
+    """The axis with sizes in place of factors that have no name."""
+    segments = (tuple(replace(f, name=str(f.size).replace(" ", "")) if f.name.startswith("?") else f for f in s) for s in axis.segments)
+    return Axis(tuple(segments))
 
 
 def attribute(name: str, path: str) -> str:

@@ -148,13 +148,19 @@ def _feed_forward(u: Unified, labels: Labels) -> None:
     for node in _nodes(u, "linear"):
         x, y = u.axes(node.operands[0])[-1], u.axes(node)[-1]
         if model.intersection(x):
-            fresh = [a for a in y if a not in u.atoms.constant and a not in labels.names and a not in labels.parts]
+            known = {*u.atoms.constant, *labels.names, *labels.parts}
+            fresh = list(dict.fromkeys(a for a in _spread(u, y) if a not in known))
             into |= {a: node for a in fresh if len(fresh) == 1}
         if model.intersection(y):
             out |= {a for a in x if a not in labels.names}
     for atom, node in into.items():
         if atom in out:
             labels.give(atom, "d_ff", _because(node))
+
+
+def _spread(u: Unified, axis: tuple[int, ...]) -> list[int]:
+    """The atoms of an axis, those of each segment where it is a sum."""
+    return [x for a in axis for segment in u.atoms.segments(a) for x in u.atoms.resolve(segment)]
 
 
 def _classes(u: Unified, labels: Labels) -> None:

@@ -50,6 +50,8 @@ def _part(axis: list[int], bounds: tuple[object, ...], size: object, left: Size,
         return _cut(axis, left, atoms)
     assert isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and isinstance(size, int)
     if step > 1:
+        if len(axis) > 1 and axis[-1] in atoms.constant and atoms.size[axis[-1]] == step and start < step:
+            return tuple(axis[:-1]), axis[-1:]
         if size % step or len(axis) != 1 or start >= step:
             return _cut(axis, left, atoms)
         if axis[0] not in atoms.product:
