@@ -1,0 +1,46 @@
+"""The generated programs that are measured."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from graphpar.capture.capture import Signature, capture
+from graphpar.compile import compile_captured
+from graphpar.language.parse import parse_spec
+from graphpar.runtime import Mesh
+from graphpar.runtime.initialise import initialise
+from graphpar.runtime.plan import Plan, read_plan
+from graphpar.runtime.tape import read_tape
+from tools.bench.gpt import GPT, Sizes
+
+SPECS = {
+    "tp": "version: 1\nmesh: {tp: 2}\nlayout:\n  - heads: tp\n  - d_ff: tp\n  - vocab: tp\n",
+    "dp": "version: 1\nmesh: {dp: 2}\nlayout:\n  - batch: dp\n",
+}
+
+
+def build_folder(root: Path, layout: str, width: int) -> Path:
+    """Where a build lies."""
+    return root / f"{layout}-{width}"
+
+
+def write_builds(root: Path, sizes: Sizes) -> None:
+    """Compile the model of these sizes for every spec, with graphpar as it is."""
+    captured = capture(lambda: GPT(sizes), Signature(("ids", "labels"), {}))
+    for layout, text in SPECS.items():
+        spec = parse_spec(text, f"{layout}.yaml")
+        build = compile_captured(captured, spec, {"model": "gpt.py", "spec_file": f"{layout}.yaml"})
+        build.write(build_folder(root, layout, sizes.width))
+
+
+def read_build(folder: Path, mesh: Mesh, seed: int) -> tuple[Any, Plan]:
+    """The generated model, with the values of the source model for this seed: made as train.py makes it."""
+    name = folder.name.replace("-", "_")
+    found = importlib.util.spec_from_file_location(name, folder / "model.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    plan = read_plan(folder / "plan.json")
+    model = module.GPT(mesh)
+    initialise(model, plan, read_tape(folder / "init.json"), seed, mesh)
+    return model, plan
