@@ -45,7 +45,7 @@ def statements(text: str) -> dict[int, Statement]:
             if isinstance(node, ast.Assign | ast.Return) and node.value is not None:
                 comment = comments.get(node.end_lineno or node.lineno, "")
                 found[node.lineno] = _statement(node, comment, lines)
-    return found
+    return dict(sorted(found.items()))
 
 
 def watched(text: str) -> ast.Module:

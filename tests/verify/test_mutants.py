@@ -1,5 +1,7 @@
 """A verifier is trusted for the wrong programs that it rejects."""
 
+# ruff: noqa: E501  (the table of mutants has one row a line)
+
 from __future__ import annotations
 
 import json
@@ -66,9 +68,7 @@ MUTANTS = [
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Path, Spec]]]:
     folder = tmp_path_factory.mktemp("builds")
-    yield {
-        name: (folder / name, compiled(MODEL, spec(name, MODELS[MODEL]), folder / name)) for name in (PLAIN, SEQ)
-    }
+    yield {name: (folder / name, compiled(MODEL, spec(name, MODELS[MODEL]), folder / name)) for name in (PLAIN, SEQ)}
 
 
 Built = dict[str, tuple[Path, Spec]]
@@ -116,7 +116,11 @@ def edited_line(before: Path, after: Path) -> int:
 
 
 WRONG_PLANS = {
-    "a collective more than runs": (SEQ, lambda d: d["collectives"].append(d["collectives"][0]), "collectives, forward"),
+    "a collective more than runs": (
+        SEQ,
+        lambda d: d["collectives"].append(d["collectives"][0]),
+        "collectives, forward",
+    ),
     "a collective fewer than runs": (SEQ, lambda d: d["collectives"].pop(), "collectives, forward"),
     "another number of bytes": (
         PLAIN,
