@@ -17,7 +17,7 @@ venv: .venv/stamp  ## a virtual environment with everything pinned
 .venv/stamp: constraints.txt pyproject.toml tools/venv
 	@PYTHON="$(PYTHON)" tools/venv
 
-demo: .venv/stamp  ## compile, verify, picture and train a small GPT, in about two minutes
+demo: .venv/stamp  ## compile, train, verify and draw a small GPT, in about two minutes
 	@$(BIN)/graphpar demo
 
 test: check  ## all checks, then all tests
@@ -40,5 +40,5 @@ format: .venv/stamp  ## rewrite the sources as ruff wants them
 	@$(BIN)/ruff format .
 
 clean:  ## remove what make and the tools made
-	@rm -rf .venv build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .import_linter_cache
+	@rm -rf .venv build dist graphpar-demo *.egg-info .pytest_cache .hypothesis .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -29,7 +29,7 @@ SHOWN = ("all_gather", "reduce_scatter")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default="graphpar-demo", show_default=True, metavar="FOLDER"
 )
-@click.option("--steps", type=click.IntRange(1), default=250, show_default=True, help="how long to train")
+@click.option("--steps", type=click.IntRange(1), default=200, show_default=True, help="how long to train")
 def command(output: Path, steps: int) -> None:
     """Compile a small GPT, train it on four processes, prove that it computes the same, and draw it."""
     console = Console(highlight=False, soft_wrap=True)
