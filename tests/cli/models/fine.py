@@ -1,0 +1,7 @@
+"""Nothing is wrong with it."""
+
+from small import Small
+
+
+class Model(Small):
+    pass

@@ -1,0 +1,5 @@
+"""It cannot be imported."""
+
+import json
+
+CONFIG = json.loads("{'width': 48}")
