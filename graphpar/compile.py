@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from torch import nn
 from graphpar import __version__, library
 from graphpar.capture.capture import SEQ, Captured, Signature, capture
 from graphpar.codegen import loss as losses
-from graphpar.codegen.forward import Program
 from graphpar.codegen.module import module
 from graphpar.codegen.plan import digest, plan
+from graphpar.codegen.program import Program
 from graphpar.codegen.train import train_program
 from graphpar.codegen.tree import build, owners
 from graphpar.errors import raise_if_any
@@ -58,7 +58,7 @@ def simplify(graph: Graph, passes: Sequence[str] = BEFORE, folders: Sequence[Pat
 
 
 def own_passes(folders: Sequence[Path]) -> list[str]:
-    """The passes in the user's folders, in the order of their names: they run after graphpar's own, before placement."""
+    """The passes in the user's folders, in the order of their names: they run between graphpar's own and placement."""
     shipped = set(library.passes())
     return sorted(set(library.passes(folders)) - shipped)
 
@@ -118,32 +118,30 @@ def _longest(bounds: Sequence[Any]) -> int | None:
 
 def _header(document: Mapping[str, Any], source: Mapping[str, Any]) -> str:
     mesh = " x ".join(f"{a}={n}" for a, n in document["mesh"].items())
-    parameters = document["parameters"].values()
+    ranks = _product(document["mesh"].values())
+    parameters = list(document["parameters"].values())
     cut = [p for p in parameters if p["sharded"]]
-    size = lambda ps: sum(_elements(p["shape"]) for p in ps)  # noqa: E731
-    share = 100 * size(cut) / max(size(parameters), 1)
-    ranks = 1
-    for n in document["mesh"].values():
-        ranks *= n
-    dims = "  ".join(f"{name} {size}" for name, size in document["dims"].items() if size is not None)
-    return "\n".join(
-        [
-            f'"""{document["class"]} on mesh {mesh} ({ranks} ranks), written by graphpar from {source["model"]} and {source["spec_file"]}.',
-            "",
-            f"    layout   {'  '.join(document['layout'])}",
-            f"    sizes    {dims}",
-            "    reading  `seq@tp` is this rank's part of seq; `partial(tp)` is a sum still to be taken over tp",
-            f"    sharded  {len(cut)} of {len(parameters)} parameters, {share:.0f} % of the elements",
-            "",
-            "The same text runs on every rank. Parameters have the names of the source model. Yours to read, run and edit.",
-            '"""',
-            "",
-        ]
-    )
+    share = 100 * _total(cut) / max(_total(parameters), 1)
+    dims = "  ".join(f"{word} {size}" for word, size in document["dims"].items() if size is not None)
+    title = f"{document['class']} on mesh {mesh} ({ranks} ranks), written by graphpar from"
+    return f'''"""{title} {source["model"]} and {source["spec_file"]}.
+
+    layout   {"  ".join(document["layout"])}
+    sizes    {dims}
+    reading  `seq@tp` is this rank's part of seq; `partial(tp)` is a sum still to be taken over tp
+    sharded  {len(cut)} of {len(parameters)} parameters, {share:.0f} % of the elements
+
+The same text runs on every rank. Parameters have the names of the source model. Yours to read, run and edit.
+"""
+'''
 
 
-def _elements(shape: Sequence[int]) -> int:
+def _total(parameters: Sequence[Mapping[str, Any]]) -> int:
+    return sum(_product(p["shape"]) for p in parameters)
+
+
+def _product(numbers: Iterable[int]) -> int:
     total = 1
-    for n in shape:
+    for n in numbers:
         total *= n
     return total

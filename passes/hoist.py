@@ -1,8 +1,8 @@
 """Gradient sums moved onto the parameters.
 
-What it does   a value computed from parameters alone, whose gradient is still to be summed over a mesh axis, is computed
-               from parameters in that state instead; a parameter all of whose uses leave its gradient to be summed over
-               an axis says so, and the sum is taken once per step.
+What it does   a value computed from parameters alone, whose gradient is still to be summed over a mesh axis, is
+               computed from parameters in that state instead; a parameter all of whose uses leave its gradient to be
+               summed over an axis says so, and the sum is taken once per step.
 Why            the transposed sum of every use is the sum of the transposed uses; once per step, in buckets, it costs
                less than once per use and microbatch.
 When not       some use of the parameter has its full gradient on every rank already.
@@ -39,15 +39,17 @@ def _push(graph: Graph) -> Graph | None:
 
 def _through(graph: Graph, node: Node, value: Node, axis: str, trained: set[Node]) -> Graph:
     """`sum of f(p)` becomes `f(sum of p)`."""
-    args = tuple(
-        replace(node, args=(a,), shape=a.shape, dtype=a.dtype, axes=a.axes, operand_axes=(a.axes,), state={**(a.state or {}), axis: R}, origin=value.origin)
-        if isinstance(a, Node) and a in trained
-        else a
-        for a in value.args
-    )  # fmt: skip
+    args = tuple(_summed(node, a, axis) if isinstance(a, Node) and a in trained else a for a in value.args)
     moved = replace(value, args=args, state={**(value.state or {}), axis: R})
     originals = iter(graph.nodes)
     return rebuild(graph, lambda _: moved if next(originals) is node else None)
+
+
+def _summed(like: Node, operand: Node, axis: str) -> Node:
+    """The same transition for an operand."""
+    state = {**(operand.state or {}), axis: R}
+    kept = {"shape": operand.shape, "dtype": operand.dtype, "axes": operand.axes, "operand_axes": (operand.axes,)}
+    return replace(like, args=(operand,), state=state, **kept)
 
 
 def _from_parameters(graph: Graph) -> set[Node]:
@@ -74,7 +76,9 @@ def _collect(graph: Graph) -> Graph:
         if old.op == "parameter":
             roots[old] = old
             axes = tuple(sorted(sums[old]))
-            return replace(node, attrs={**node.attrs, "grad_sum": axes}, state={**(node.state or {}), **dict.fromkeys(axes, R)})
+            return replace(
+                node, attrs={**node.attrs, "grad_sum": axes}, state={**(node.state or {}), **dict.fromkeys(axes, R)}
+            )
         if old.op == "grad_all_reduce" and old.operands[0] in roots:
             roots[old] = roots[old.operands[0]]
             if old.attrs["axis"] in sums[roots[old]]:

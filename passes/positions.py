@@ -9,8 +9,9 @@ When not       the value has no closed form in the indices; it is then computed 
 from dataclasses import replace
 
 from graphpar.ir.graph import Graph, Node, rebuild
+from graphpar.rewrite.evaluate import functions, is_causal
 from graphpar.rewrite.passes import Pass
-from graphpar.rewrite.positions import functions, is_causal, places, rewrite
+from graphpar.rewrite.positions import places, rewrite
 
 
 def causal(graph: Graph) -> Graph:

@@ -83,7 +83,9 @@ def cast(call: Call) -> Node:
     return x
 
 
-_KEEPS_WIDTH = frozenset({"add", "sub", "mul", "div", "pow", "neg", "rsqrt", "sqrt", "mean", "sum", "reshape", "softmax", "piece"})
+_KEEPS_WIDTH = frozenset(
+    {"add", "sub", "mul", "div", "pow", "neg", "rsqrt", "sqrt", "mean", "sum", "reshape", "softmax", "piece"}
+)
 
 
 def is_wide(x: Node) -> bool:
@@ -146,7 +148,9 @@ def embedding(call: Call) -> Node:
 def layer_norm(call: Call) -> Node:
     """Layer normalisation over the last `dims` dimensions."""
     x, shape = call.args[:2]
-    return call.node("layer_norm", x, call.arg(2, "weight"), call.arg(3, "bias"), dims=len(shape), eps=call.arg(4, "eps", 1e-5))
+    return call.node(
+        "layer_norm", x, call.arg(2, "weight"), call.arg(3, "bias"), dims=len(shape), eps=call.arg(4, "eps", 1e-5)
+    )
 
 
 def rms_norm(call: Call) -> Node:
@@ -184,7 +188,9 @@ def variance(call: Call) -> Node:
     """Variance over dims."""
     x = call.args[0]
     dims = call.arg(1, "dim")
-    correction = call.kwargs.get("correction", 1) if "correction" in call.target else int(bool(call.arg(2, "unbiased", True)))
+    correction = (
+        call.kwargs.get("correction", 1) if "correction" in call.target else int(bool(call.arg(2, "unbiased", True)))
+    )
     keep = bool(call.kwargs.get("keepdim", call.arg(3, "keepdim", False)))
     listed = tuple(sorted(d % x.rank for d in (dims or range(x.rank))))
     return call.node("var", x, dims=listed, keep=keep, correction=correction)
@@ -250,7 +256,9 @@ def select(call: Call) -> Node:
     x = call.args[0]
     dim = call.args[1] % x.rank
     index = call.args[2]
-    return call.node("select", x, dim=dim, index=index + x.shape[dim] if isinstance(index, int) and index < 0 else index)
+    return call.node(
+        "select", x, dim=dim, index=index + x.shape[dim] if isinstance(index, int) and index < 0 else index
+    )
 
 
 def pieces(call: Call) -> tuple[Node, ...]:
@@ -421,9 +429,15 @@ TABLE: dict[str, Handler] = {
     **{f"aten.{op}.default": same for op in ("contiguous", "alias", "clone", "lift_fresh", "lift_fresh_copy")},
     **{f"aten.to.{kind}": cast for kind in ("dtype", "dtype_layout", "device", "other")},
     **{f"aten.{op}.default": reshape for op in ("view", "reshape", "_unsafe_view", "squeeze", "view_as", "reshape_as")},
-    **{f"aten.{op}": reshape for op in ("flatten.using_ints", "unflatten.int", "squeeze.dim", "squeeze.dims", "ravel.default")},
+    **{
+        f"aten.{op}": reshape
+        for op in ("flatten.using_ints", "unflatten.int", "squeeze.dim", "squeeze.dims", "ravel.default")
+    },
     **{f"aten.{op}": pieces for op in ("chunk.default", "split.Tensor", "split.sizes", "split_with_sizes.default")},
-    **{f"aten.{op}": reduction(op.split(".")[0]) for op in ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "sum.default", "mean.default")},
+    **{
+        f"aten.{op}": reduction(op.split(".")[0])
+        for op in ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "sum.default", "mean.default")
+    },
     **{f"aten.var.{kind}": variance for kind in ("dim", "correction", "default")},
     "aten.logical_and.default": pointwise("and"),
     "aten.logical_or.default": pointwise("or"),

@@ -6,6 +6,7 @@ occurs is kept once. Calls that do not chain like that are written out again, on
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -53,9 +54,9 @@ def _runs(translation: Translation, sites: Sequence[Site]) -> list[Run]:
 def _chain(calls: Sequence[BlockCall], translation: Translation, leaders: Sequence[int]) -> Chain | None:
     """How each call feeds the next, if all do it in the same way and nobody else reads what passes between them."""
     order = {node: i for i, node in enumerate(translation.nodes)}
-    if any(order[a.outputs[0]] > order[b.outputs[0]] for a, b in zip(calls, calls[1:], strict=False)):
+    if any(order[a.outputs[0]] > order[b.outputs[0]] for a, b in itertools.pairwise(calls)):
         return None
-    chains = {_step(a, b) for a, b in zip(calls, calls[1:], strict=False)}
+    chains = {_step(a, b) for a, b in itertools.pairwise(calls)}
     if len(chains) != 1:
         return None
     (chain,) = chains
@@ -188,7 +189,7 @@ class _Folder:
         renamer = _renamer(f"{path}.{self.sites[leader].index}", f"{path}.{self.sites[site].index}")
         local = {b: self.new[i] for b, i in zip(model.body_inputs, call.inputs, strict=True)}
         order = {node: i for i, node in enumerate(self.translation.nodes)}
-        own = {n for n in self.bodies[leader]}
+        own = set(self.bodies[leader])
         for node in sorted(own, key=order.__getitem__):
             copy = _mapped(node, {**self.new, **local}, renamer)
             local[node] = copy

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+
 @dataclass(frozen=True)
 class Built:
     """A model without storage, and the tape that gives its tensors their values."""
@@ -50,7 +51,9 @@ class _Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = dict(kwargs or {})
         result = func(*args, **kwargs)
-        if isinstance(result, Tensor) or (isinstance(result, (tuple, list)) and any(isinstance(r, Tensor) for r in result)):
+        if isinstance(result, Tensor) or (
+            isinstance(result, (tuple, list)) and any(isinstance(r, Tensor) for r in result)
+        ):
             self.record(func, args, kwargs, result)
         return result
 

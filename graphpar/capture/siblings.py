@@ -52,7 +52,7 @@ class Siblings:
 
 
 def group(model: nn.Module, apart: Collection[str] = ()) -> Siblings:
-    """Group the members of each outermost list of modules in which some module repeats, but for the lists in `apart`."""
+    """Group the members of each outermost list of modules in which some module repeats, but for those in `apart`."""
     found = Siblings()
     uses = _uses(model)
     inside: list[str] = []
@@ -232,7 +232,9 @@ def _same_kind(value: Tensor, candidates: list[Tensor]) -> int | None:
 
 
 @contextmanager
-def _recording(model: nn.Module, watched: Mapping[int, tuple[int, str]], reads: dict[int, set[tuple[str, str]]]) -> Iterator[None]:
+def _recording(
+    model: nn.Module, watched: Mapping[int, tuple[int, str]], reads: dict[int, set[tuple[str, str]]]
+) -> Iterator[None]:
     classes = {type(m) for m in model.modules() if id(m.__dict__) in watched}
     originals = {cls: cls.__dict__.get("__getattribute__") for cls in classes}
 

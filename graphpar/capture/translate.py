@@ -157,7 +157,9 @@ class _Walker:
     def marker(self, node: fx.Node, target: str, args: Any) -> tuple[Node, ...]:
         values, site = tuple(args[0]), args[1]
         if target.startswith("graphpar.enter"):
-            made = tuple(self.add(Node("enter", (v,), {"site": site}, v.shape, v.dtype, self.origin(node))) for v in values)
+            made = tuple(
+                self.add(Node("enter", (v,), {"site": site}, v.shape, v.dtype, self.origin(node))) for v in values
+            )
             self.frames[site] = made
             return made
         shapes = [self.shape(v) for v in node.meta["val"]]

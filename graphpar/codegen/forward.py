@@ -2,66 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 
 import sympy
 
-from graphpar.codegen.express import Text, cut_all, write
-from graphpar.codegen.local import Cuts, blocks, cuts, symbols
-from graphpar.codegen.tree import Body, Call, Item, LoopCall, Statement, makes, reads
+from graphpar.codegen.cutting import cut_all
+from graphpar.codegen.express import write
+from graphpar.codegen.expression import Text
+from graphpar.codegen.local import Cuts, blocks, symbols
+from graphpar.codegen.program import Forward, Line, Program
+from graphpar.codegen.tree import Body, Call, Item, LoopCall, Statement, reads
 from graphpar.codegen.variables import Variables, wishes
-from graphpar.ir.axes import Axis, spell_all
-from graphpar.ir.graph import Graph, Node, Origin, Size, plain
-from graphpar.ir.states import Partial, Shard
+from graphpar.ir.graph import Node, Size, plain
 
 WIDTH = 88
-_OWN_LINE = frozenset({"linear", "sdpa", "embedding", "layer_norm", "rms_norm", "cross_entropy", "dropout", "matmul", "softmax", "arange"})
+_OWN_LINE = frozenset(
+    {"linear", "sdpa", "embedding", "layer_norm", "rms_norm", "cross_entropy", "dropout", "matmul", "softmax", "arange"}
+)
 _SHAPES = frozenset({"reshape", "permute", "unsqueeze", "expand", "slice", "select", "cast", "upcast"})
-
-
-@dataclass(frozen=True)
-class Program:
-    """What every body needs to know of the whole: graph, mesh sizes, the order in which mesh axes cut a factor."""
-
-    graph: Graph
-    mesh: Mapping[str, int]
-    order: Callable[[int], Sequence[str]]
-    users: Mapping[Node, Sequence[Node]]
-    exact: bool = False  # whether random numbers are those of one device
-
-    def cuts(self, node: Node) -> Cuts:
-        """The cuts of a value."""
-        return cuts(node, self.mesh, self.order)
-
-    def shape(self, node: Node) -> str:
-        """The named local shape of a value, with what is still pending."""
-        text = spell_all(tuple(map(_sized, node.axes or ())), self.cuts(node).marks()) or "scalar"
-        pending = [a for a, s in (node.state or {}).items() if isinstance(s, Partial) and self.mesh[a] > 1]
-        return f"{text}   partial({', '.join(pending)})" if pending else text
-
-
-@dataclass
-class Line:
-    """One line of code with the shape and the reason that stand behind it."""
-
-    code: str
-    shape: str = ""
-    reason: str = ""
-    indent: int = 2
-    origin: Origin | None = None
-
-
-@dataclass
-class Forward:
-    """A written forward method, and what the class needs for it."""
-
-    arguments: list[str]
-    lines: list[Line]
-    axes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    streams: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    imports: set[str] = field(default_factory=set[str])
-    result: str = ""
 
 
 def forward(body: Body, program: Program, callee: Callable[[Body], str]) -> Forward:
@@ -182,7 +140,9 @@ class _Writer:
     def _intermediate(self, value: Node) -> bool:
         """Whether the author's statement goes on after this op, so that its name is for what follows."""
         line = (value.origin.file, value.origin.line)
-        return any((u.origin.file, u.origin.line) == line and u in self.statement_of for u in self.program.users.get(value, ()))
+        return any(
+            (u.origin.file, u.origin.line) == line and u in self.statement_of for u in self.program.users.get(value, ())
+        )
 
     def _statement(self, node: Node) -> None:
         text = write(node, self).text
@@ -205,7 +165,10 @@ class _Writer:
         args = ", ".join(self.operand(v).text for v in item.body.inputs)
         names = [self.variables.give(v, self._wishes(v), self.now) for v in item.body.outputs]
         self.result.lines.append(
-            Line(f"{', '.join(names)} = self.{self.callee(item.body)}({args})", ", ".join(self.program.shape(v) for v in item.body.outputs))
+            Line(
+                f"{', '.join(names)} = self.{self.callee(item.body)}({args})",
+                ", ".join(self.program.shape(v) for v in item.body.outputs),
+            )
         )
 
     def _loop(self, item: LoopCall) -> None:
@@ -223,7 +186,11 @@ class _Writer:
         word = _member(parts.rpartition(".")[2])
         self.result.lines.append(Line(f"for {word} in self.{parts}:"))
         self.result.lines.append(
-            Line(f"{', '.join(carried)} = {word}({args})", ", ".join(self.program.shape(n) for n in item.leaves), indent=3)
+            Line(
+                f"{', '.join(carried)} = {word}({args})",
+                ", ".join(self.program.shape(n) for n in item.leaves),
+                indent=3,
+            )
         )
 
     def _return(self) -> None:
@@ -286,7 +253,11 @@ class _Writer:
         return name
 
     def stream(self, node: Node) -> tuple[str, str]:
-        view = (*(node.operands[0].axes or ())[:-1], (node.operands[1].axes or ())[-2]) if node.op == "sdpa" else node.axes or ()
+        view = (
+            (*(node.operands[0].axes or ())[:-1], (node.operands[1].axes or ())[-2])
+            if node.op == "sdpa"
+            else node.axes or ()
+        )
         local = self.program.cuts(node)
         cut: list[str] = []
         names: list[str] = []
@@ -296,24 +267,21 @@ class _Writer:
                     names.append(mesh_axis)
                     if self.program.exact:
                         count = blocks(axis, factor.id, local)
-                        cut.append(f"({dim}, {self.axis((mesh_axis,))}, {self.size(count, of=node) if not isinstance(count, tuple) else count})")
+                        cut.append(f"({dim}, {self.axis((mesh_axis,))}, {self._blocks(count, node)})")
         live = tuple(a for a in self.program.mesh if a in names)
         first = self.result.streams.get("random", live) == live
         attr = "random" if first else f"random_{'_'.join(live) or 'same'}"
         self.result.streams[attr] = live
         return f"self.{attr}", f"({', '.join(cut)}{',' if len(cut) == 1 else ''})" if cut else ""
 
+    def _blocks(self, count: Size | tuple[Size, ...], node: Node) -> str:
+        return str(count) if isinstance(count, tuple) else self.size(count, of=node)
+
     def device(self) -> str:
         for value, name in self.variables.names.items():
             if self.variables.holder.get(name) is value:
                 return f"{name}.device"
         return "self.device"
-
-
-def _sized(axis: Axis) -> Axis:
-    """The axis with sizes in place of factors that have no name."""
-    segments = (tuple(replace(f, name=str(f.size).replace(" ", "")) if f.name.startswith("?") else f for f in s) for s in axis.segments)
-    return Axis(tuple(segments))
 
 
 def attribute(name: str, path: str) -> str:
@@ -334,11 +302,3 @@ def _member(plural: str) -> str:
     if plural.endswith("s") and len(plural) > 3:
         return plural[:-1]
     return "block"
-
-
-def sharded(node: Node) -> bool:
-    """Whether some mesh axis cuts the value."""
-    return any(isinstance(s, Shard) for s in (node.state or {}).values())
-
-
-__all__ = ["Forward", "Line", "Program", "attribute", "forward", "makes", "sharded"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphpar.codegen.forward import Line
+from graphpar.codegen.program import Line
 from graphpar.ir.graph import Origin
 
 CODE = 76  # where the shapes begin, unless a line is longer

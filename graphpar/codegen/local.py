@@ -49,7 +49,9 @@ class Cuts:
 
     def marks(self) -> dict[int, str]:
         """How each cut factor is marked in print."""
-        return {f: "@" + "".join(axes) if len(axes) == 1 else "@" + "+".join(axes) for f, axes in self.by_factor.items()}
+        return {
+            f: "@" + "".join(axes) if len(axes) == 1 else "@" + "+".join(axes) for f, axes in self.by_factor.items()
+        }
 
 
 def cuts(node: Node, mesh: Mapping[str, int], order: Callable[[int], Sequence[str]]) -> Cuts:

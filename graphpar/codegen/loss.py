@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from graphpar.codegen.forward import Line, Program, forward
+from graphpar.codegen.forward import forward
 from graphpar.codegen.layout import columns
+from graphpar.codegen.program import Line, Program
 from graphpar.codegen.tree import Body, Statement
 from graphpar.ir.graph import Graph, Node, reachable, rebuild
 from graphpar.ir.states import I

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphpar.codegen.forward import Forward, Line, Program, attribute, forward
+from graphpar.codegen.forward import attribute, forward
 from graphpar.codegen.layout import columns, origins
+from graphpar.codegen.program import Forward, Line, Program
 from graphpar.codegen.tree import Body, Call, LoopCall
 from graphpar.ir.graph import Loop, Node, Origin, Tensor, plain
 
@@ -114,7 +115,9 @@ class _Module:
             return cls
         last = plain(path).rpartition(".")[2]
         wishes = [] if last.startswith("*") or last.isdigit() else [_camel(last)]
-        return next(n for n in [*wishes, *(f"{cls}{letter}" for letter in "BCDEFGHIJKLMNOPQRSTUVWXYZ")] if n not in taken)
+        return next(
+            n for n in [*wishes, *(f"{cls}{letter}" for letter in "BCDEFGHIJKLMNOPQRSTUVWXYZ")] if n not in taken
+        )
 
     def spelled(self, path: str) -> str:
         """A path with the members that it stands for as a slice: `layers[0::2].mlp`."""
@@ -132,7 +135,9 @@ class _Module:
 
     def method(self, body: Body, made: Forward) -> tuple[list[str], list[Origin | None]]:
         arguments = ", ".join(["self", *(f"{a}: Tensor" for a in made.arguments)])
-        head = Line(f"def forward({arguments}) -> {made.result}:", ", ".join(map(self.program.shape, body.inputs)), indent=1)
+        head = Line(
+            f"def forward({arguments}) -> {made.result}:", ", ".join(map(self.program.shape, body.inputs)), indent=1
+        )
         return columns([head, *made.lines]), origins([head, *made.lines])
 
     def init(self, body: Body, made: Forward) -> tuple[list[str], set[str]]:
@@ -178,7 +183,9 @@ class _Members:
     def children(self, path: str) -> list[str]:
         """What a module holds, in the source's order: tensors first, then modules with tensors or bodies below them."""
         prefix = f"{path}." if path else ""
-        own = [n.removeprefix(prefix) for n in self.tensors if n.startswith(prefix) and "." not in n.removeprefix(prefix)]
+        own = [
+            n.removeprefix(prefix) for n in self.tensors if n.startswith(prefix) and "." not in n.removeprefix(prefix)
+        ]
         names = [*self.tensors, *map(plain, self.owner.by_path), *self.graph.loops]
         below = {n.removeprefix(prefix).split(".")[0] for n in names if n.startswith(prefix) and n != path}
         real = self.graph.members(path)[0]
@@ -232,7 +239,12 @@ class _Members:
             return f"mesh.buffer({', '.join([*sizes, dtype, *persistent])})", program.shape(node)
         options += [f'grad_sum="{" ".join(node.attrs["grad_sum"])}"'] if node.attrs.get("grad_sum") else []
         options += ["trainable=False"] if not info.trainable else []
-        padded = [f"{f.size} padded to {local.size(f) * local.parts(f)}" for a in node.axes or () for f in a.factors if isinstance(f.size, int) and f.size % local.parts(f)]
+        padded = [
+            f"{f.size} padded to {local.size(f) * local.parts(f)}"
+            for a in node.axes or ()
+            for f in a.factors
+            if isinstance(f.size, int) and f.size % local.parts(f)
+        ]
         also = [f"also {alias}" for alias in info.aliases]
         comment = program.shape(node) + "".join(f"   {note}" for note in [*padded, *also])
         return f"mesh.parameter({', '.join([*sizes, *options])})", comment

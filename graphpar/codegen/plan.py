@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphpar.codegen.forward import Program
 from graphpar.codegen.local import Cuts
 from graphpar.codegen.loss import COUNT, Labels
+from graphpar.codegen.program import Program
 from graphpar.codegen.tree import Body, Call, LoopCall, Statement
 from graphpar.ir.axes import Axis
 from graphpar.ir.graph import Graph, Node, Size, reachable
@@ -20,7 +20,13 @@ VERSION = 1
 
 
 def plan(
-    graph: Graph, root: Body, program: Program, named: Named, spec: Spec, labels: Labels | None, source: Mapping[str, Any]
+    graph: Graph,
+    root: Body,
+    program: Program,
+    named: Named,
+    spec: Spec,
+    labels: Labels | None,
+    source: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The document. Sizes that depend on batch and seq are written as expressions in these two."""
     return {
@@ -30,7 +36,7 @@ def plan(
         "mesh": dict(program.mesh),
         "data_axes": [a for a in spec.data_axes if program.mesh[a] > 1] or list(spec.data_axes),
         "layout": [str(rule) for rule in spec.layout],
-        "dims": {name: size for name, size in named.sizes().items()},
+        "dims": dict(named.sizes().items()),
         "inputs": [_input(n, program) for n in graph.inputs if n.attrs["name"] != COUNT],
         "count": labels is not None,
         "ignore_index": labels.ignore if labels else -100,
@@ -56,7 +62,8 @@ def _chain(node: Node) -> set[Node]:
 def _input(node: Node, program: Program) -> dict[str, Any]:
     local = program.cuts(node)
     cut = {
-        str(dim): [m for f in axis.factors for m in local.by_factor.get(f.id, ())] for dim, axis in enumerate(node.axes or ())
+        str(dim): [m for f in axis.factors for m in local.by_factor.get(f.id, ())]
+        for dim, axis in enumerate(node.axes or ())
     }
     return {
         "name": node.attrs["name"],
@@ -194,7 +201,12 @@ def _inner(node: Node, program: Program) -> list[dict[str, Any]]:
     axis = " ".join(a for a in node.attrs["split"])
     tokens = {
         "cross_entropy": lambda: ("all_gather", f"2*({_elements(node.operands[1], program)})", None, None),
-        "layer_norm": lambda: ("all_gather", f"2*({_rows(node, program)})", "all_reduce", f"2*({_rows(node, program)})"),
+        "layer_norm": lambda: (
+            "all_gather",
+            f"2*({_rows(node, program)})",
+            "all_reduce",
+            f"2*({_rows(node, program)})",
+        ),
         "rms_norm": lambda: ("all_reduce", _rows(node, program), "all_reduce", _rows(node, program)),
         "softmax": lambda: ("all_gather", _rows(node, program), "all_reduce", _rows(node, program)),
     }

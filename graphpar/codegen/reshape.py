@@ -60,7 +60,9 @@ def groups(old: Sequence[Axis], new: Sequence[Axis]) -> list[Group]:
     return found
 
 
-def _one(group: Group, x: Node, old: Sequence[Axis], new: Sequence[Axis], after: Cuts, say: Callable[[Size], str]) -> str | None:
+def _one(
+    group: Group, x: Node, old: Sequence[Axis], new: Sequence[Axis], after: Cuts, say: Callable[[Size], str]
+) -> str | None:
     a, b = group.old
     c, d = group.new
     if b - a > 1 and d - c == 1:

@@ -30,8 +30,8 @@ _WORDS: Mapping[str, str] = {
 # What a generated module imports or refers to.
 RESERVED = frozenset(
     "self torch F nn mesh Tensor Mesh Parameters attention dropout upcast vocab_embedding vocab_cross_entropy "
-    "split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max all_to_all grad_all_reduce "
-    "reduce_scatter slice_ slice_partial".split()
+    "split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max all_to_all "
+    "grad_all_reduce reduce_scatter slice_ slice_partial".split()
 )
 
 
@@ -58,7 +58,9 @@ class Variables:
         return held is None or self.last_use.get(held, -1) <= now
 
     def _more(self, wishes: Iterable[str], node: Node) -> Iterable[str]:
-        found = [w for w in dict.fromkeys(wishes) if w.isidentifier() and not keyword.iskeyword(w) and w not in RESERVED]
+        found = [
+            w for w in dict.fromkeys(wishes) if w.isidentifier() and not keyword.iskeyword(w) and w not in RESERVED
+        ]
         yield from found
         base = found[0] if found else _WORDS.get(node.op, "x")
         for word in (_WORDS.get(node.op, "x"), f"{base}_{_WORDS.get(node.op, node.op)}"):

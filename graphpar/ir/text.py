@@ -29,7 +29,7 @@ def _names(graph: Graph) -> dict[Node, str]:
 
 def _line(node: Node, names: Mapping[Node, str]) -> str:
     args = ", ".join(names[a] if isinstance(a, Node) else _scalar(a) for a in node.args)
-    attrs = "".join(f" {k}={v}" for k, v in node.attrs.items() if not (k == "name"))
+    attrs = "".join(f" {k}={v}" for k, v in node.attrs.items() if k != "name")
     shape = spell_all(node.axes) if node.axes is not None else " ".join(str(s) for s in node.shape)
     state = "".join(f" {a}:{s}" for a, s in (node.state or {}).items() if str(s) != "I")
     dtype = "" if node.dtype == "float32" else f" {node.dtype}"

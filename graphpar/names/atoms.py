@@ -9,6 +9,7 @@ Sizes never unify atoms: they only say whether a refinement is possible.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from math import gcd
 from typing import TypeAlias
@@ -185,7 +186,7 @@ class Atoms:
 
     def _cut_segment(self, segment: Product, bounds: Sequence[int]) -> list[Product]:
         edges = [0, *bounds, self.total(segment)]
-        return [self.axis(b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        return [self.axis(b - a) for a, b in itertools.pairwise(edges)]
 
     def segments(self, atom: int) -> tuple[Product, ...]:
         """The segments of an atom that is a sum; itself otherwise."""

@@ -69,7 +69,14 @@ def _attach(u: Unified, labels: Labels, declared: Declared, rule: NameRule, node
 
 
 def _product(
-    u: Unified, labels: Labels, declared: Declared, rule: NameRule, node: Node, items: Segment, found: tuple[int, ...], size: Any
+    u: Unified,
+    labels: Labels,
+    declared: Declared,
+    rule: NameRule,
+    node: Node,
+    items: Segment,
+    found: tuple[int, ...],
+    size: Any,
 ) -> list[Diagnostic]:
     """Name the factors of one dimension, refining it if the graph does not tell them apart."""
     if len(items) == 1 and items[0].name == "_":
@@ -77,7 +84,13 @@ def _product(
     if len(found) == 1 and len(items) > 1:
         sizes = _sizes(items, declared, size)
         if sizes is None:
-            return [_wrong(rule, node, f"the sizes of {format_axis((items,))} do not multiply to {size}: declare them under `dims`")]
+            return [
+                _wrong(
+                    rule,
+                    node,
+                    f"the sizes of {format_axis((items,))} do not multiply to {size}: declare them under `dims`",
+                )
+            ]
         found = u.atoms.refine(found[0], sizes, [isinstance(i.name, int) for i in items])
     if len(found) != len(items):
         return [_wrong(rule, node, f"the graph makes a dimension of {len(found)} factors of it, not {len(items)}")]
@@ -114,5 +127,3 @@ def _wrong(rule: NameRule, node: Node, why: str) -> Diagnostic:
         why=(f"{node.attrs['name']} has the shape {list(node.shape)}", why),
         fix="delete the line: `graphpar names` shows what is inferred without it",
     )
-
-

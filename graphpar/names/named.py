@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from graphpar.errors import raise_if_any
 from graphpar.ir.axes import Axis, Factor
 from graphpar.ir.graph import Graph, Node, Size
-from graphpar.errors import raise_if_any
 from graphpar.names.declared import Declared, declare
 from graphpar.names.infer import Unified, unify
 from graphpar.names.roles import Labels, label, where
@@ -102,7 +103,7 @@ class _Namer:
 
     def join_packs(self, flat: list[int]) -> None:
         """The constant in front of the second part of a name is its first part: cut here by another op."""
-        for before, after in zip(flat, flat[1:], strict=False):
+        for before, after in itertools.pairwise(flat):
             part = self.labels.parts.get(after)
             if part is not None and part[1] == 1 and before in self.atoms.constant:
                 self.labels.parts.setdefault(before, (part[0], 0, part[2]))
@@ -133,7 +134,7 @@ class _Namer:
                 found.setdefault(self.labels.names[atom], []).append((atom,))
         result = {n: tuple(groups) for n, groups in found.items()}
         for product, atoms in self.labels.products.items():
-            same = [a for a in zip(*(result.get(self.labels.names[x], ()) for x in atoms), strict=False)]
+            same = list(zip(*(result.get(self.labels.names[x], ()) for x in atoms), strict=False))
             result.setdefault(product, tuple(tuple(x for (x,) in parts) for parts in same))
         for alias, target in self.labels.aliases.items():
             if target in result and alias not in result:

@@ -141,7 +141,7 @@ def _halves(u: Unified, labels: Labels, at: _Attention) -> None:
 
 
 def _feed_forward(u: Unified, labels: Labels) -> None:
-    """What a linear makes of d_model and another one turns into d_model again, with nothing but pointwise ops between."""
+    """What a linear makes of d_model and another one turns into d_model again, pointwise ops between."""
     model = {a for a, name in labels.names.items() if name == "d_model"}
     into: dict[int, Node] = {}
     out: set[int] = set()

@@ -119,9 +119,9 @@ def _letters(count: int) -> str:
 
 
 _ELEMENTWISE = (
-    "add sub mul div pow neg exp log log1p expm1 tanh sigmoid relu gelu silu softplus rsqrt sqrt reciprocal cos sin abs erf "
-    "square logical_not isnan floor ceil round sign detach eq ne lt le gt ge and or where maximum minimum clamp cast upcast "
-    "dropout loop_enter loop_leave"
+    "add sub mul div pow neg exp log log1p expm1 tanh sigmoid relu gelu silu softplus rsqrt sqrt reciprocal cos sin "
+    "abs erf square logical_not isnan floor ceil round sign detach eq ne lt le gt ge and or where maximum minimum clamp "
+    "cast upcast dropout loop_enter loop_leave"
 ).split()
 
 RULES: dict[str, Rule] = {
@@ -165,7 +165,9 @@ LINEAR: dict[str, tuple[tuple[int, ...], ...]] = {
     "linear": ((0,), (1,)),
     "matmul": ((0,), (1,)),
     "embedding": ((0,),),
-    **dict.fromkeys(["reshape", "permute", "unsqueeze", "expand", "slice", "piece", "segment", "select", "sum"], ((0,),)),
+    **dict.fromkeys(
+        ["reshape", "permute", "unsqueeze", "expand", "slice", "piece", "segment", "select", "sum"], ((0,),)
+    ),
 }
 
 

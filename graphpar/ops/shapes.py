@@ -44,7 +44,9 @@ def slice_(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
     return _simple(operands, (*own[:dim], part, *own[dim + 1 :]), whole)
 
 
-def _part(axis: list[int], bounds: tuple[object, ...], size: object, left: Size, atoms: Atoms) -> tuple[Product, Sequence[int]]:
+def _part(
+    axis: list[int], bounds: tuple[object, ...], size: object, left: Size, atoms: Atoms
+) -> tuple[Product, Sequence[int]]:
     start, stop, step = bounds
     if not all(isinstance(v, int) for v in (start, stop, step, size)):
         return _cut(axis, left, atoms)
@@ -200,10 +202,8 @@ SHAPES: dict[str, Handler] = {
 LEAVES = frozenset({"input", "parameter", "buffer", "constant", "arange", "full"})
 
 
-def signature(
-    node: Node, operands: Sequence[Axes | None], atoms: Atoms, more: Mapping[str, str]
-) -> Signature | None:
-    """How `node` uses axes; None if there is no rule for its op. `operands` match `node.args`; `more` are rules of the spec."""
+def signature(node: Node, operands: Sequence[Axes | None], atoms: Atoms, more: Mapping[str, str]) -> Signature | None:
+    """How `node` uses axes; None without a rule. `operands` match `node.args`; `more` are rules of the spec."""
     if node.op in LEAVES:
         return Signature((), tuple(atoms.axis(s) for s in node.shape))
     if node.op in SHAPES:
@@ -223,5 +223,3 @@ def _picked(node: Node, operands: Sequence[Axes | None], atoms: Atoms) -> None:
     own = operands[0]
     if own is not None and isinstance(node.operands[0].shape[node.attrs["dim"]], int):
         atoms.constant.update(atoms.resolve(own[node.attrs["dim"]]))
-
-

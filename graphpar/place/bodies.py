@@ -73,7 +73,9 @@ def _rewrite(graph: Graph, old: Loop, new: Loop, origins: Sequence[int]) -> Grap
     return with_outputs(replace(graph, loops=loops), made, outputs)
 
 
-def _outer(node: Node, old: Loop, outer: dict[Node, Node], inner: Sequence[dict[Node, Node]], origins: Sequence[int]) -> Node:
+def _outer(
+    node: Node, old: Loop, outer: dict[Node, Node], inner: Sequence[dict[Node, Node]], origins: Sequence[int]
+) -> Node:
     if node.op == "loop_leave" and node.attrs["loop"] == old.path:
         return replace(node, args=tuple(inner[k][node.operands[o]] for k, o in enumerate(origins)))
     return replace(node, args=tuple(outer[a] if isinstance(a, Node) else a for a in node.args))

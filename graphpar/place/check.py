@@ -25,7 +25,9 @@ def model_names(named: Named) -> ModelNames:
     graph = named.graph
     lists = {path: len(loop.kinds) for path, loop in graph.loops.items()}
     parameters = [n for t in graph.tensors.values() for n in (t.name, *t.aliases)]
-    ops = [(n.op, p) for n in graph.nodes if n.op not in ("parameter", "buffer") for p in graph.members(n.origin.module)]
+    ops = [
+        (n.op, p) for n in graph.nodes if n.op not in ("parameter", "buffer") for p in graph.members(n.origin.module)
+    ]
     lines = sorted({(n.origin.file, n.origin.line) for n in graph.nodes if n.origin.file})
     inputs = [f"input:{n.attrs['name']}" for n in graph.inputs]
     aliases = {"layers": next(iter(lists))} if lists else {}
@@ -52,7 +54,10 @@ def no_rule(node: Node) -> Diagnostic:
         "no-op-rule",
         place,
         f"no rule says what `{node.op}` does to named dimensions",
-        why=(f"it reads {shapes} in {node.origin.module or 'the model'}", "without a rule nothing can be said about a cut operand"),
+        why=(
+            f"it reads {shapes} in {node.origin.module or 'the model'}",
+            "without a rule nothing can be said about a cut operand",
+        ),
         fix=f'ops:\n  {node.op}: "{", ".join(letters)} -> {result}"   # mark what must be whole: `a!`',
         kind="model",
     )
@@ -80,7 +85,10 @@ def _never(rule: LayoutRule, placed: Placed) -> tuple[str, LayoutRule | None]:
     first = [r for r in placed.layout.spec.layout if r is not rule and set(r.axes) & set(rule.axes)]
     count = len(having)
     if first:
-        return f"in each of the {count} ops that have `{rule.name}`, an earlier rule claims {', '.join(rule.axes)}", first[0]
+        return (
+            f"in each of the {count} ops that have `{rule.name}`, an earlier rule claims {', '.join(rule.axes)}",
+            first[0],
+        )
     return f"`{rule.name}` occurs in {count} ops, and each of them needs it whole", None
 
 

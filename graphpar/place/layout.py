@@ -53,7 +53,9 @@ class Layout:
                 return tuple(found)
         return (*found, *self.spec.layout)
 
-    def claim(self, node: Node, axis: str, factors: Mapping[int, Sequence[Axis]], taken: Mapping[int, int]) -> tuple[int, LayoutRule] | None:
+    def claim(
+        self, node: Node, axis: str, factors: Mapping[int, Sequence[Axis]], taken: Mapping[int, int]
+    ) -> tuple[int, LayoutRule] | None:
         """The factor that claims a mesh axis in this op, and by which rule.
 
         `factors` are the ones that may be cut, with the tensor axes in which they occur; `taken` says into how many
@@ -71,7 +73,9 @@ class Layout:
                 return chosen, rule
         return None
 
-    def _factor(self, rule: LayoutRule, axis: str, factors: Mapping[int, Sequence[Axis]], taken: Mapping[int, int]) -> int | None:
+    def _factor(
+        self, rule: LayoutRule, axis: str, factors: Mapping[int, Sequence[Axis]], taken: Mapping[int, int]
+    ) -> int | None:
         groups = self.named.dims.get(rule.name, ())
         present = [g[0] for g in groups if g[0] in factors]
         if not present:
@@ -95,7 +99,11 @@ class Layout:
         else:
             where = self.named.why.get(factor.name, "")
             problem = not_divisible(
-                rule, factor.size, parts, pad=factor.name == "vocab", why=(f"{factor.name} comes from {where}",) if where else ()
+                rule,
+                factor.size,
+                parts,
+                pad=factor.name == "vocab",
+                why=(f"{factor.name} comes from {where}",) if where else (),
             )
         self.problems.setdefault((rule.name, axis), problem)
         return False

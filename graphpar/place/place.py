@@ -15,7 +15,7 @@ from graphpar.ir.axes import Axis
 from graphpar.ir.graph import Graph, Node
 from graphpar.ir.states import I, P, R, Shard, State
 from graphpar.language.schema import LayoutRule
-from graphpar.names.named import Named, Use
+from graphpar.names.named import Use
 from graphpar.ops.rules import LINEAR
 from graphpar.place.layout import Layout
 from graphpar.place.route import routes
@@ -53,7 +53,9 @@ class _Placer:
     new: dict[Node, Node] = field(default_factory=dict[Node, Node])
     order: list[Node] = field(default_factory=list[Node])
     converted: dict[tuple[Node, str, State], Node] = field(default_factory=dict[tuple[Node, str, State], Node])
-    claims: dict[Node, dict[str, tuple[int, LayoutRule]]] = field(default_factory=dict[Node, dict[str, tuple[int, LayoutRule]]])
+    claims: dict[Node, dict[str, tuple[int, LayoutRule]]] = field(
+        default_factory=dict[Node, dict[str, tuple[int, LayoutRule]]]
+    )
     kinds: dict[Node, str] = field(default_factory=dict[Node, str])
     refused: list[tuple[Node, Node, str]] = field(default_factory=list[tuple[Node, Node, str]])
 
@@ -70,7 +72,7 @@ class _Placer:
     # ------------------------------------------------------------ what kind of value a node is
 
     def _kind(self, node: Node) -> str:
-        """`data`: differentiable; `ids`: depends on an input without gradient; `free`: on nothing that is fed or trained."""
+        """`data`: differentiable; `ids`: fed, without gradient; `free`: depends on nothing that is fed or trained."""
         if node.op == "parameter":
             return "data" if self.layout.named.graph.tensors[self._first(node)].trainable else "ids"
         if node.op == "input":
@@ -95,7 +97,9 @@ class _Placer:
             return self._input_claims(node)
         factors = self._factors(node, use)
         if node.op == "parameter":
-            factors = {f: axes for f, axes in factors.items() if self.layout.named.factors[f].name not in ("batch", "seq")}
+            factors = {
+                f: axes for f, axes in factors.items() if self.layout.named.factors[f].name not in ("batch", "seq")
+            }
         if kind == "ids" and node.op not in ("parameter", "cross_entropy"):
             return self._followed(node, factors)
         found: dict[str, tuple[int, LayoutRule]] = {}
@@ -125,7 +129,7 @@ class _Placer:
         return {f: axes for f, axes in found.items() if f not in whole}
 
     def _input_claims(self, node: Node) -> dict[str, tuple[int, LayoutRule]]:
-        factors = {f: a for f, a in self._factors(node, Use(frozenset(), frozenset())).items()}
+        factors = dict(self._factors(node, Use(frozenset(), frozenset())).items())
         found: dict[str, tuple[int, LayoutRule]] = {}
         for axis in self.layout.spec.data_axes:
             if self.layout.mesh[axis] > 1 and (claim := self.layout.claim(node, axis, factors, {})):
@@ -155,7 +159,8 @@ class _Placer:
         passing = {a for a in self._axes() if a not in claims and self._passes(node, a)}
         state |= dict.fromkeys(passing, P)
         args = tuple(
-            self._converted(arg, node, i, claims, passing) if isinstance(arg, Node) else arg for i, arg in enumerate(node.args)
+            self._converted(arg, node, i, claims, passing) if isinstance(arg, Node) else arg
+            for i, arg in enumerate(node.args)
         )
         made = replace(node, args=args, state=state, attrs=self._attrs(node, use, claims))
         self.claims[made] = claims
@@ -193,7 +198,16 @@ class _Placer:
         product = replace(node, args=(*node.args[:2], None), operand_axes=(*node.operand_axes[:2], None))
         self.kinds[product] = "data"
         self.new[product] = self._place(product, use)
-        added = Node("add", (product, bias), {}, node.shape, node.dtype, node.origin, node.axes, (node.axes, node.operand_axes[2]))
+        added = Node(
+            "add",
+            (product, bias),
+            {},
+            node.shape,
+            node.dtype,
+            node.origin,
+            node.axes,
+            (node.axes, node.operand_axes[2]),
+        )
         self.kinds[added] = "data"
         return self._place(added, Use(frozenset(), frozenset()))
 
@@ -238,9 +252,7 @@ class _Placer:
 
     # ------------------------------------------------------------ operands
 
-    def _converted(
-        self, arg: Node, node: Node, index: int, claims: Claims, passing: set[str]
-    ) -> Node:
+    def _converted(self, arg: Node, node: Node, index: int, claims: Claims, passing: set[str]) -> Node:
         view = (node.operand_axes or ())[index] if node.operand_axes else None
         value = self.new[arg]
         want: dict[str, State] = {}
@@ -279,7 +291,13 @@ class _Placer:
             made = Node(
                 step.op,
                 (value,),
-                {"axis": axis, "forward": step.forward, "backward": step.backward, "from": have, "rule": self._rule(value, axis, claims)},
+                {
+                    "axis": axis,
+                    "forward": step.forward,
+                    "backward": step.backward,
+                    "from": have,
+                    "rule": self._rule(value, axis, claims),
+                },
                 value.shape,
                 value.dtype,
                 replace(consumer.origin, names=value.origin.names),

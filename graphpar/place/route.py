@@ -30,7 +30,9 @@ def routes(have: Mapping[str, State], want: Mapping[str, State], order: Order) -
         leaving = [a for a in before[kept[f] :] if a not in traded]
         coming = [a for a in after[kept[f] :] if a not in traded]
         gathers += [(a, I if isinstance(want[a], Shard) else want[a]) for a in reversed(leaving)]
-        (again if leaving or any(a in _left(lists, kept, traded) for a in coming) else cuts).extend((a, want[a]) for a in coming)
+        (again if leaving or any(a in _left(lists, kept, traded) for a in coming) else cuts).extend(
+            (a, want[a]) for a in coming
+        )
     moved = {a for a, _ in (*cuts, *gathers, *again)} | set(traded)
     rest = [(a, want[a]) for a in want if a not in moved and have[a] != want[a]]
     sums = [(a, s) for a, s in rest if isinstance(have[a], Partial)]

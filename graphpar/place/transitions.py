@@ -43,7 +43,7 @@ def transitions(have: State, want: State, *, gradient: bool) -> tuple[Transition
             return ()
         case Invariant(), Replicated():
             return (GRAD_ALL_REDUCE,)
-        case (Invariant() | Replicated()), Shard() if not gradient:
+        case ((Invariant() | Replicated()), Shard()) if not gradient:
             return (Transition("slice_", None, None),)
         case Invariant(), Shard():
             return (SLICE,)

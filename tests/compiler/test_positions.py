@@ -18,7 +18,8 @@ import pytest
 from graphpar.capture.capture import Signature, capture
 from graphpar.compile import simplify
 from graphpar.ir.graph import Graph, Node
-from graphpar.rewrite.positions import INDEX, functions, is_causal, places, rewrite
+from graphpar.rewrite.evaluate import INDEX, functions, is_causal
+from graphpar.rewrite.positions import places, rewrite
 
 SIZES = [(1, 1), (2, 2), (3, 7), (2, 12)]
 
