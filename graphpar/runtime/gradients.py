@@ -1,6 +1,6 @@
 """Sums of gradients over the mesh, while backward still runs."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeGuard
@@ -40,7 +40,7 @@ class GradientSums:
         ]
         self._started = 0  # buckets
         self._watching = False
-        for bucket in self._buckets:
+        for bucket in self._buckets[:-1]:  # the last is full when backward is over, which `finish` knows by itself
             for name, parameter in bucket.parameters.items():
                 parameter.register_post_accumulate_grad_hook(partial(self._arrived, bucket, name))
 
@@ -63,14 +63,15 @@ class GradientSums:
         self._started = 0
 
     def _arrived(self, bucket: "_Bucket", name: str, parameter: Tensor) -> None:
+        del parameter
         if bucket.handle is not None:
             raise RuntimeError(
                 f"a gradient of {name} came after its sum had started: more than one backward in the block"
             )
         if not self._watching:
             return
-        bucket.take(name, parameter)
-        if bucket.missing or self._buckets[self._started].missing:
+        bucket.missing.discard(name)
+        if bucket.missing:
             return
         with self._mesh.during("step"):
             while self._started < len(self._buckets) and not self._buckets[self._started].missing:
@@ -82,11 +83,7 @@ class GradientSums:
 
 
 class _Bucket:
-    """Gradients that are summed in one all-reduce.
-
-    Each is copied to its place when it arrives, while it is still in the cache, and from then on is that place.
-    A gradient that has the bucket for itself is summed where it is.
-    """
+    """Gradients that are summed in one all-reduce: side by side, or where it is if there is only one."""
 
     def __init__(self, mesh: Mesh, axes: tuple[str, ...], parameters: dict[str, nn.Parameter]) -> None:
         self.parameters = parameters
@@ -97,31 +94,32 @@ class _Bucket:
         self._flat: Tensor | None = None
         self._places: dict[str, Tensor] = {}  # parts of it
 
-    def take(self, name: str, parameter: Tensor) -> None:
-        """Put the gradient of a parameter in its place; zeros if there is none."""
-        self.missing.discard(name)
-        grad = parameter.grad
-        if len(self.parameters) == 1 and _can_be_summed_itself(grad):
-            self._flat, self._places = grad.detach().view(-1), {}
-            return
-        if not self._places:
-            self._make_places()
-        place = self._places[name]
-        if grad is place:
-            return
-        if grad is None:
-            place.zero_()
-        else:
-            place.copy_(grad.detach())
-        if not self._narrow:
-            parameter.grad = place
-
+    @torch.no_grad()
     def start(self) -> None:
-        """Start the sum, with zeros for what has not arrived."""
-        for name in list(self.missing):
-            self.take(name, self.parameters[name])
+        """Start the sum; a gradient that is missing counts as zeros."""
+        grads = [parameter.grad for parameter in self.parameters.values()]
+        if len(grads) == 1 and _can_be_summed_itself(grads[0]):
+            self._flat, self._places = grads[0].view(-1), {}
+        else:
+            self._gather(grads)
         assert self._flat is not None
         self.handle = self._axis.start_all_reduce(self._flat)
+
+    def _gather(self, grads: Sequence[Tensor | None]) -> None:
+        """Copy gradients to their places, in one call as there may be many; from then on they are these places."""
+        if not self._places:
+            self._make_places()
+        places = list(self._places.values())
+        new = [(place, grad) for place, grad in zip(places, grads, strict=True) if grad is not place]
+        found = [(place, grad) for place, grad in new if grad is not None]
+        if found:
+            torch._foreach_copy_([place for place, _ in found], [grad for _, grad in found])  # pyright: ignore[reportPrivateUsage]
+        for place, grad in new:
+            if grad is None:
+                place.zero_()
+        if not self._narrow:
+            for parameter, place in zip(self.parameters.values(), places, strict=True):
+                parameter.grad = place
 
     def finish(self) -> None:
         """Return when the gradients are their sums."""
