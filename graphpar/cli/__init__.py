@@ -13,7 +13,7 @@ COMMANDS = (
     Lazy("verify", "graphpar.verify.command", "prove that a build computes what its model computes"),
     Lazy("visualize", "graphpar.viz.command", "draw a build"),
     Lazy("explain", "graphpar.explain.command", "say why each collective of a build is there"),
-    Lazy("demo", "graphpar.demo", "compile, verify, draw and train a small model"),
+    Lazy("demo", "graphpar.demo.command", "compile, verify, draw and train a small model"),
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import graphpar
+from graphpar.cli.outcome import told
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class Lazy:
         return path.with_suffix(".py").is_file() or path.joinpath("__init__.py").is_file()
 
     def load(self) -> click.Command:
-        """Import the command."""
+        """Import the command; its errors are told like those of every other."""
         command = importlib.import_module(self.module).command
         if not isinstance(command, click.Command):
             raise TypeError(f"{self.module}.command is no click command")
-        return command
+        return told(command)
 
 
 class Commands(click.Group):

@@ -10,7 +10,7 @@ import click
 
 from graphpar import library
 from graphpar.cli.folder import check_folder, write_folder
-from graphpar.cli.outcome import Form, form_options, outcome, say_json
+from graphpar.cli.outcome import say_json
 from graphpar.cli.specs import read_spec, with_ranks
 from graphpar.cli.standalone import with_runtime
 
@@ -23,7 +23,7 @@ from graphpar.cli.standalone import with_runtime
 @click.option("--standalone", is_flag=True, help="copy the runtime into BUILD, which then needs torch alone")
 @click.option("--passes", type=click.Path(path_type=Path), metavar="DIR", help="a folder with passes of your own")
 @click.option("--force", is_flag=True, help="overwrite files of BUILD that were edited")
-@form_options
+@click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, errors included")
 def command(
     model: str,
     spec: str,
@@ -33,7 +33,6 @@ def command(
     passes: Path | None,
     force: bool,
     as_json: bool,
-    traceback: bool,
 ) -> None:
     """Write a distributed program for MODEL, laid out as SPEC says.
 
@@ -41,32 +40,31 @@ def command(
     MODEL  model.py   model.py:GPT   package.module:GPT   a folder with a Hugging Face config.json
     SPEC   a YAML file, or the name of a spec that graphpar ships
     """
-    with outcome(Form(as_json, traceback)):
-        read = with_ranks(read_spec(spec), world)
-        folders = (passes,) if passes else ()
-        library.passes(folders)  # that they can be found is known before the seconds that follow
-        folder = output or Path("build") / f"{_stem(model)}-{Path(spec).stem}"
-        check_folder(folder, force=force)
+    read = with_ranks(read_spec(spec), world)
+    folders = (passes,) if passes else ()
+    library.passes(folders)  # that they can be found is known before the seconds that follow
+    folder = output or Path("build") / f"{_stem(model)}-{Path(spec).stem}"
+    check_folder(folder, force=force)
 
-        from graphpar.compile import compile_captured
-        from graphpar.explain.summary import summarize
-        from graphpar.sources.captured import capture_source
-        from graphpar.sources.coverage import assumed
-        from graphpar.sources.door import open_model
+    from graphpar.compile import compile_captured
+    from graphpar.explain.summary import summarize
+    from graphpar.sources.captured import capture_source
+    from graphpar.sources.coverage import assumed
+    from graphpar.sources.door import open_model
 
-        with redirect_stdout(stderr):  # stdout is ours alone, whatever the model prints
-            source = open_model(model, read.model)
-            captured = capture_source(source)
-        record = {**source.record(folder), "spec_file": Path(read.path).name}
-        build = compile_captured(captured, read, record, folders)
-        files = with_runtime(build.files) if standalone else build.files
-        write_folder(folder, files, build.plan)
+    with redirect_stdout(stderr):  # stdout is ours alone, whatever the model prints
+        source = open_model(model, read.model)
+        captured = capture_source(source)
+    record = {**source.record(folder), "spec_file": Path(read.path).name}
+    build = compile_captured(captured, read, record, folders)
+    files = with_runtime(build.files) if standalone else build.files
+    write_folder(folder, files, build.plan)
 
-        summary = summarize(build.plan, build.placed, read, (*source.said, *assumed(captured)), folder)
-        if as_json:
-            say_json(summary.to_json())
-        else:
-            summary.show()
+    summary = summarize(build.plan, build.placed, read, (*source.said, *assumed(captured)), folder)
+    if as_json:
+        say_json(summary.to_json())
+    else:
+        summary.show()
 
 
 def _stem(model: str) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 import graphpar
-from graphpar.errors import GraphparError, render_all, to_json
+from graphpar.errors import GraphparError, Span, render_all, to_json
+from graphpar.sources.paths import shown
 
 INTERNAL = 1
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,19 @@ class Form:
     traceback: bool
 
 
-def form_options(command: _Command) -> _Command:
-    """`--json` and `--traceback`, which every command has."""
-    command = click.option("--traceback", is_flag=True, help="show where in graphpar an error comes from")(command)
-    return click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, errors included")(command)
+def told(command: click.Command) -> click.Command:
+    """The same command with `--traceback`, its errors told as `outcome` does; `--json` is its parameter `as_json`."""
+    action = command.callback
+    assert action is not None
+
+    def callback(*, traceback: bool, **given: Any) -> Any:
+        with outcome(Form(bool(given.get("as_json")), traceback)):
+            return action(**given)
+
+    shown = click.Option(["--traceback"], is_flag=True, help="show where in graphpar an error comes from")
+    made = copy.copy(command)
+    made.callback, made.params = callback, [*command.params, shown]
+    return made
 
 
 @contextmanager
@@ -39,7 +49,8 @@ def outcome(form: Form) -> Iterator[None]:
     """Turn errors into their text and exit code: 2 spec or command line, 3 model, 1 a check or graphpar itself."""
     try:
         yield
-    except GraphparError as error:
+    except GraphparError as raised:
+        error = _near(raised)
         if form.traceback:
             traceback.print_exc()
         if form.json:
@@ -52,6 +63,18 @@ def outcome(form: Form) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 - a mistake of ours is told in two lines, too
         _tell_internal(error, form)
         sys.exit(INTERNAL)
+
+
+def _near(error: GraphparError) -> GraphparError:
+    """The same diagnostics with places as seen from the working directory."""
+    return GraphparError(
+        replace(d, span=_seen(d.span), notes=tuple(replace(n, span=_seen(n.span)) for n in d.notes))
+        for d in error.diagnostics
+    )
+
+
+def _seen(span: Span | None) -> Span | None:
+    return replace(span, file=shown(span.file)) if span is not None and span.file else span
 
 
 def say_json(document: object) -> None:

@@ -20,6 +20,7 @@ from graphpar.runtime import GradientSums, simulate
 ROOT = Path(__file__).parents[2]
 NANO = ROOT / "tests" / "models" / "nanogpt.py"
 TEXTS = Path(__file__).parent / "texts"
+REST = MODELS.parent / "specs" / "rest.yaml"
 FILES = {"init.json", "model.py", "plan.json", "spec.yaml", "train.py"}
 
 
@@ -30,15 +31,6 @@ def build(tmp_path_factory) -> Path:
     said = graphpar("compile", NANO, "gpt2_dp2_tp2_sp", "-o", folder)
     assert said.code == 0, said.err
     (folder.parent / "said.txt").write_text(said.out)
-    return folder
-
-
-@pytest.fixture
-def copied(build, tmp_path) -> Path:
-    folder = tmp_path / "build"
-    folder.mkdir()
-    for file in build.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
     return folder
 
 
@@ -88,21 +80,24 @@ def test_the_default_folder_is_named_after_model_and_spec(tmp_path, monkeypatch)
 # ---- what it never overwrites
 
 
-def test_an_untouched_build_is_replaced(copied):
-    said = graphpar("compile", NANO, "gpt2_tp2", "-o", copied)
-    assert said.code == 0
-    assert json.loads((copied / "plan.json").read_text())["mesh"] == {"tp": 2}
+def test_an_untouched_build_is_replaced(tmp_path):
+    folder = tmp_path / "build"
+    assert small(folder).code == 0
+    assert graphpar("compile", MODELS / "fine.py", REST, "--world", "2", "-o", folder).code == 0
+    assert json.loads((folder / "plan.json").read_text())["mesh"] == {"dp": 1, "tp": 2}
 
 
-def test_an_edited_file_is_kept_unless_forced(copied, golden):
-    edited = (copied / "model.py").read_text() + "\n# mine\n"
-    (copied / "model.py").write_text(edited)
-    said = graphpar("compile", NANO, "gpt2_tp2", "-o", copied)
-    golden(TEXTS / "edited-build.txt", said.err.replace(str(copied), "BUILD"))
+def test_an_edited_file_is_kept_unless_forced(tmp_path, golden):
+    folder = tmp_path / "build"
+    assert small(folder).code == 0
+    edited = (folder / "model.py").read_text() + "\n# mine\n"
+    (folder / "model.py").write_text(edited)
+    said = small(folder)
+    golden(TEXTS / "edited-build.txt", said.err.replace(str(folder), "BUILD"))
     assert said.code == 2
-    assert (copied / "model.py").read_text() == edited
-    assert graphpar("compile", NANO, "gpt2_tp2", "-o", copied, "--force").code == 0
-    assert "# mine" not in (copied / "model.py").read_text()
+    assert (folder / "model.py").read_text() == edited
+    assert small(folder, "--force").code == 0
+    assert "# mine" not in (folder / "model.py").read_text()
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
@@ -157,8 +152,8 @@ def test_the_runtime_goes_when_a_build_is_standalone_no_more(tmp_path):
 
 
 def test_a_mesh_takes_the_rest_of_the_ranks(tmp_path):
-    assert graphpar("compile", NANO, "gpt2_dp", "--world", "4", "-o", tmp_path / "build").code == 0
-    assert json.loads((tmp_path / "build" / "plan.json").read_text())["mesh"] == {"dp": 4}
+    assert graphpar("compile", MODELS / "fine.py", REST, "--world", "8", "-o", tmp_path / "build").code == 0
+    assert json.loads((tmp_path / "build" / "plan.json").read_text())["mesh"] == {"dp": 4, "tp": 2}
 
 
 def test_ranks_that_do_not_fit(golden, tmp_path, monkeypatch):
@@ -176,9 +171,9 @@ def test_ranks_that_do_not_fit(golden, tmp_path, monkeypatch):
 # ---- what it says
 
 
-def test_the_summary_as_json_has_the_numbers(copied):
-    said = graphpar("compile", NANO, "gpt2_dp2_tp2_sp", "-o", copied, "--json")
-    summary, plan = json.loads(said.out), json.loads((copied / "plan.json").read_text())
+def test_the_summary_as_json_has_the_numbers(tmp_path):
+    said = graphpar("compile", NANO, "gpt2_dp2_tp2_sp", "-o", tmp_path, "--json")
+    summary, plan = json.loads(said.out), json.loads((tmp_path / "plan.json").read_text())
     assert summary["ok"] and summary["launch"].startswith("torchrun --standalone --nproc-per-node 4 ")
     assert summary["memory_per_rank"]["parameters"] == memory(plan).parameters
     assert summary["sharded"]["parameters"] == sharded(plan).parameters == 25

@@ -32,7 +32,7 @@ COMMANDS = {
     "returns-no-module": ["no_modules.py:build"],
     "returns-list": ["factory.py:load_data"],
     "instance": ["instance.py:model"],
-    "text-file": ["../cli_run.txt"],
+    "text-file": ["../specs/fine.yaml"],
 }
 
 # The model of each spec in specs/, and the exit code.

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from cli_run import MODELS, graphpar
 from zoo import MODELS as ZOO
 from zoo import starred
+
+from graphpar.errors import Diagnostic, GraphparError
 
 ROOT = Path(__file__).parents[2]
 TEXTS = Path(__file__).parent / "texts"
@@ -54,6 +57,16 @@ def test_a_mistake_in_a_spec_does_not_wait_for_torch(tmp_path):
     done = without_torch("compile", str(MODELS / "fine.py"), str(tmp_path / "spec.yaml"))
     assert done.returncode == 2
     assert "did you mean `layout`?" in done.stderr
+
+
+def test_errors_of_every_command_are_told_in_the_same_way(monkeypatch):
+    def fails() -> None:
+        raise GraphparError(Diagnostic("some-code", None, "a check failed", kind="check"))
+
+    monkeypatch.setattr("graphpar.cli.names.command", click.Command("names", callback=fails))
+    said = graphpar("names")
+    assert (said.code, said.err) == (1, "error[some-code]: a check failed\n")
+    assert "Traceback" in graphpar("names", "--traceback").err
 
 
 def test_an_unknown_command_is_a_mistake_on_the_command_line():
