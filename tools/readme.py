@@ -73,10 +73,11 @@ def figures(document: Mapping[str, Any]) -> str:
     ]
     machine = document["machine"]
     model = f"a GPT with {document['layers']} layers, batch {document['batch']} x {document['length']}"
+    place = f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}"
     below = (
-        f"Medians of {document['rounds']} rounds of forward and backward of {model}, on {document['ranks']} ranks with one"
-        f" thread each, over Gloo; the ratio is paired, with its 95 % interval. {machine['cpu']}, {machine['cores']} cores,"
-        f" torch {machine['torch']}. `python -m tools.bench` measures it anew."
+        f"Medians of {document['rounds']} rounds of forward and backward of {model}, on {document['ranks']} ranks"
+        " with one thread each, over Gloo; the ratio is paired, with its 95 % interval."
+        f" {place}. `python -m tools.bench` measures it anew."
     )
     head = "| | width | graphpar | next to | ratio |\n|---|--:|--:|--:|--:|"
     return "\n".join([head, *rows, "", below])

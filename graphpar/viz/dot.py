@@ -95,7 +95,9 @@ class _Writer:
         ink = self.colours.get(axes[0], GREY) if silent else PAPER
         kind = exchange.forward or f"{exchange.backward} in backward"
         lines = [_headline(kind, axes, f"  inside {exchange.inside}" if exchange.inside else "", ink)]
-        lines += [_mono(_short(exchange.row.code, CODE), ink)] if exchange.inside else []
+        if exchange.inside:
+            lines.append(_mono(_short(exchange.row.code, CODE), ink))
+            lines += [_mono(f"  {w.name}  {w.axes}", ink) for w in exchange.row.weights]
         lines += [_sans(fact, ink) for fact in self.facts(exchange)]
         return self.pill(axes, lines, silent=silent)
 

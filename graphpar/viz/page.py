@@ -89,7 +89,9 @@ class _Writer:
     def exchange(self, exchange: Exchange) -> str:
         kind = f"<b>{exchange.forward}</b>" if exchange.forward else f"<b>{exchange.backward}</b> in backward"
         lines = [f"{kind} over <b>{exchange.axis}</b>{f' inside {exchange.inside}' if exchange.inside else ''}"]
-        lines += [f"<code>{escape(exchange.row.code)}</code>"] if exchange.inside else []
+        if exchange.inside:
+            lines.append(f"<code>{escape(exchange.row.code)}</code>")
+            lines += [f"<code>  {escape(w.name)}  {escape(w.axes)}</code>" for w in exchange.row.weights]
         if exchange.forward and exchange.forward_elements:
             lines.append(f"{amount(exchange.forward_elements, exchange.width, self.size)} from each rank")
         if exchange.backward and exchange.backward_elements:
