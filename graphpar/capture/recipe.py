@@ -93,9 +93,7 @@ class _Recorder(TorchDispatchMode):
             case Tensor():
                 if id(value) in self.ids or isinstance(value, FakeTensor):
                     return {"tensor": self.identify(value)}
-                with _disable_current_modes():
-                    data = value.tolist()
-                return {"constant": data, "dtype": _word(value.dtype), "shape": list(value.shape)}
+                return self.constant(value)
             case torch.dtype():
                 return {"dtype": _word(value)}
             case torch.device() | torch.Generator():
@@ -116,7 +114,18 @@ class _Recorder(TorchDispatchMode):
 
     def locate(self, tensor: Tensor) -> int:
         """The id of a parameter: itself, or the tensor it was made from (`Parameter(t)` detaches `t`)."""
-        return self.ids[id(tensor)] if id(tensor) in self.ids else self.ids[id(tensor.data)]
+        for candidate in (tensor, tensor.data):
+            if id(candidate) in self.ids:
+                return self.ids[id(candidate)]
+        made = self.identify(tensor)  # made outside of the constructor: a constant of it
+        self.ops.append({"op": "aten.clone.default", "args": [self.constant(tensor)], "kwargs": {}, "out": [made]})
+        return made
+
+    def constant(self, value: Tensor) -> dict[str, Any]:
+        """A tensor that exists already, by value."""
+        with _disable_current_modes():
+            data = value.detach().tolist()
+        return {"constant": data, "dtype": _word(value.dtype), "shape": list(value.shape)}
 
 
 def _word(value: object) -> str:

@@ -52,7 +52,9 @@ def _bound(bound: Any, x: Node, dim: int, scope: Scope) -> Any:
 def select(node: Node, scope: Scope) -> Text:
     (x,) = node.operands
     dim = node.attrs["dim"]
-    return Text(f"{scope.operand(x).inside(ATOM)}[{', '.join([':'] * dim + [number(node.attrs['index'])])}]")
+    index = node.attrs["index"]
+    at = number(index) if isinstance(index, int) else scope.size(index, of=node)
+    return Text(f"{scope.operand(x).inside(ATOM)}[{', '.join([':'] * dim + [at])}]")
 
 
 def parts(node: Node, scope: Scope) -> Text:

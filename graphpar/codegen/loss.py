@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from graphpar.codegen.forward import forward
 from graphpar.codegen.layout import columns
 from graphpar.codegen.program import Line, Program
 from graphpar.codegen.tree import Body, Statement
+from graphpar.errors import Diagnostic, GraphparError
 from graphpar.ir.graph import Graph, Node, reachable, rebuild
 from graphpar.ir.states import I
 
@@ -24,7 +25,13 @@ class Labels:
 
 
 def divide_by_count(graph: Graph) -> Graph:
-    """Give every mean cross-entropy the number of labels as an operand of its own: an input of the program."""
+    """Give the mean cross-entropy the number of labels as an operand of its own: an input of the program.
+
+    Raises GraphparError if there are several, over labels of their own: one count cannot serve them.
+    """
+    means = [n for n in graph.nodes if n.op == "cross_entropy" and n.attrs["reduction"] == "mean"]
+    if len({_uncut(n.operands[1]) for n in means}) > 1:
+        raise GraphparError(_several(means))
     count = Node("input", (), {"name": COUNT}, (), "int64", axes=(), operand_axes=())
 
     def rule(node: Node) -> Node | None:
@@ -37,6 +44,41 @@ def divide_by_count(graph: Graph) -> Graph:
     return _one_count(rebuild(graph, rule))
 
 
+def _uncut(value: Node) -> Node:
+    while "forward" in value.attrs:
+        (value,) = value.operands
+    return value
+
+
+def _several(means: Sequence[Node]) -> Diagnostic:
+    places = tuple(f"cross_entropy with reduction='mean' at {n.origin}" for n in means)
+    return Diagnostic(
+        "several-means",
+        None,
+        "the loss is made of several means over labels of their own",
+        why=(*places, "each is to be divided by its own number of labels over all ranks, and the program is given one"),
+        fix="compute one cross_entropy over all labels, or sum (reduction='sum') and divide in the model by a constant",
+        kind="model",
+    )
+
+
+def plain_mean(graph: Graph) -> bool:
+    """Whether the loss is a sum over labels, times constants: then it adds up over the parts of a batch."""
+    stack, seen = list(graph.outputs), 0
+    while stack and seen < 100:
+        node, seen = stack.pop(), seen + 1
+        if node.op == "cross_entropy":
+            if node.attrs["reduction"] == "none":
+                return False
+        elif node.op in ("add", "sub", "upcast", "mul", "all_reduce", "reshape") and len(node.operands) <= 2:
+            if node.op == "mul" and len(node.operands) > 1:
+                return False
+            stack.extend(node.operands)
+        else:
+            return False
+    return True
+
+
 def _one_count(graph: Graph) -> Graph:
     kept: dict[str, Node] = {}
     return rebuild(graph, lambda n: kept.setdefault(COUNT, n) if n.op == "input" and n.attrs["name"] == COUNT else None)
@@ -46,10 +88,7 @@ def labels(graph: Graph) -> Labels | None:
     """The labels of the graph's mean cross-entropy, before they are cut over axes that do not cut the data."""
     for node in graph.nodes:
         if node.op == "cross_entropy" and node.attrs["reduction"] == "mean":
-            value = node.operands[1]
-            while "forward" in value.attrs:
-                (value,) = value.operands
-            return Labels(value, node.attrs["ignore"])
+            return Labels(_uncut(node.operands[1]), node.attrs["ignore"])
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphpar.codegen.local import Cuts
-from graphpar.codegen.loss import COUNT, Labels
+from graphpar.codegen.loss import COUNT, Labels, plain_mean
 from graphpar.codegen.program import Program
 from graphpar.codegen.tree import Body, Call, LoopCall, Statement
 from graphpar.ir.axes import Axis
@@ -39,6 +39,7 @@ def plan(
         "dims": dict(named.sizes().items()),
         "inputs": [_input(n, program) for n in graph.inputs if n.attrs["name"] != COUNT],
         "count": labels is not None,
+        "adds_up": plain_mean(graph),
         "ignore_index": labels.ignore if labels else -100,
         "labels": "same" if labels and any(n.op in ("pad", "slice") for n in _chain(labels.value)) else "next",
         "vocab": named.sizes().get("vocab"),

@@ -102,7 +102,7 @@ def _is_container(graph: Graph, path: str) -> bool:
 def build(graph: Graph, owner: Mapping[str, str]) -> Body:
     """The body of the whole model."""
     homes = {n: home(n, owner) for n in graph.nodes}
-    homes = _settled(graph, homes)
+    homes = _settled(graph, homes, owner)
     return _Builder(graph, homes).body("", list(graph.outputs))
 
 
@@ -111,7 +111,7 @@ def home(node: Node, owner: Mapping[str, str]) -> str:
     return owner.get(node.origin.module, owner.get(node.origin.module.rpartition(".")[0], ""))
 
 
-def _settled(graph: Graph, homes: dict[Node, str]) -> dict[Node, str]:
+def _settled(graph: Graph, homes: dict[Node, str], owner: Mapping[str, str]) -> dict[Node, str]:
     """Transitions stand where they are read best: sums beside what makes them, gathers beside what needs them."""
     users = graph.users()
     for node in reversed(graph.nodes):
@@ -120,7 +120,8 @@ def _settled(graph: Graph, homes: dict[Node, str]) -> dict[Node, str]:
             if str(node.attrs["from"]) == "P":
                 homes[node] = homes[value] if value.op not in LEAVES else homes[node]
             else:
-                homes[node] = _common([homes[u] for u in users[node]])
+                shared = _common([homes[u] for u in users[node]])
+                homes[node] = owner.get(shared, shared)
                 outside = value.op not in LEAVES | {"loop_enter"}
                 if outside and _loop_of(homes[node]) != _loop_of(homes[value]):
                     homes[node] = homes[value]

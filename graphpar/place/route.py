@@ -30,9 +30,8 @@ def routes(have: Mapping[str, State], want: Mapping[str, State], order: Order) -
         leaving = [a for a in before[kept[f] :] if a not in traded]
         coming = [a for a in after[kept[f] :] if a not in traded]
         gathers += [(a, I if isinstance(want[a], Shard) else want[a]) for a in reversed(leaving)]
-        (again if leaving or any(a in _left(lists, kept, traded) for a in coming) else cuts).extend(
-            (a, want[a]) for a in coming
-        )
+        late = leaving or _left(lists, kept, traded) & set(coming) or any(_leaves(have[a], f) for a in traded)
+        (again if late else cuts).extend((a, want[a]) for a in coming)
     moved = {a for a, _ in (*cuts, *gathers, *again)} | set(traded)
     rest = [(a, want[a]) for a in want if a not in moved and have[a] != want[a]]
     sums = [(a, s) for a, s in rest if isinstance(have[a], Partial)]
@@ -72,3 +71,7 @@ def _traded(
 def _left(lists: Mapping[int, tuple[list[str], list[str]]], kept: Mapping[int, int], traded: Sequence[str]) -> set[str]:
     """Axes that are gathered from some factor before they can cut another."""
     return {a for f, (before, _) in lists.items() for a in before[kept[f] :] if a not in traded}
+
+
+def _leaves(state: State, factor: int) -> bool:
+    return isinstance(state, Shard) and state.factor == factor

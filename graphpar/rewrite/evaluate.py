@@ -34,7 +34,10 @@ def functions(graph: Graph) -> dict[Node, Expr]:
 def is_causal(expression: Expr, rank: int) -> bool:
     """Whether a mask lets every query see exactly the keys up to its own position."""
     query, key = INDEX[rank - 2], INDEX[rank - 1]
-    return expression in (sympy.Le(key, query), sympy.Ge(query, key))
+    if not isinstance(expression, Relational) or isinstance(expression, (sympy.Eq, sympy.Ne)):
+        return False
+    strict = isinstance(expression, (sympy.StrictLessThan, sympy.StrictGreaterThan))
+    return sympy.expand(expression.lts - expression.gts) + int(strict) == key - query
 
 
 def _aligned(node: Node, values: Sequence[Any]) -> list[Any]:
@@ -63,7 +66,7 @@ def _as_int(value: Any) -> Any:
 
 
 def _as_bool(value: Any) -> Any:
-    return value if isinstance(value, _TRUTH) else sympy.Ne(value, 0)
+    return value if isinstance(value, _TRUTH) else _fold_relation(sympy.Ne(value, 0))
 
 
 def _pointwise(function: Callable[..., Any], convert: Callable[[Any], Any]) -> Callable[[Node, Sequence[Any]], Any]:
