@@ -64,6 +64,7 @@ class Plan:
     vocab: int | None
     max_seq: int | None
     seq_multiple: int  # the sequence length divides by this
+    adds_up: bool = True  # the loss of a batch is the sum over its parts, given their common count
 
     @property
     def stored(self) -> dict[str, Stored]:
@@ -121,6 +122,7 @@ def _plan(document: dict[str, Any]) -> Plan:
         vocab=document.get("vocab"),
         max_seq=document.get("max_seq"),
         seq_multiple=document.get("seq_multiple", 1),
+        adds_up=document.get("adds_up", True),
     )
 
 

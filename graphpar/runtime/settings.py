@@ -158,6 +158,11 @@ def _out_of_range(settings: Settings) -> list[str]:
 
 
 def _rows(settings: Settings, plan: Plan) -> list[str]:
+    if settings.accumulate > 1 and not plan.adds_up:
+        return [
+            f"--accumulate {settings.accumulate} would change the loss: it has a term that is no sum over labels"
+            "; --accumulate 1 with a smaller --batch would do"
+        ]
     ranks = plan.ways(0)
     unit = ranks * settings.accumulate
     if unit < 1 or settings.batch < 1 or settings.batch % unit == 0:
