@@ -49,6 +49,15 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
             "regions": [{"at": "lm_head, op:cross_entropy", "only": True, "layout": [{"batch": "dp"}, {"seq": "tp"}]}],
         },
     ),
+    "masks of dropout as on one device": (
+        "gpt2",
+        {
+            **DATA_AND_TENSOR,
+            "layout": [{"batch": "dp"}, *TENSOR, {"seq": "tp"}],
+            "uneven": {"vocab": "pad"},
+            "numerics": {"rng": "exact"},
+        },
+    ),
     "two data axes": (
         "llama_gqa",
         {"version": 1, "mesh": {"rep": 2, "dp": 2}, "layout": [{"batch": ["rep", "dp"]}]},

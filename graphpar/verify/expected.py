@@ -144,5 +144,7 @@ def _wide(axes: Sequence[str], mesh: Mapping[str, int]) -> str:
 @lru_cache(maxsize=10_000)
 def _evaluate(text: str, size: Size) -> int:
     symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in ("batch", "seq")}
-    value = sympy.sympify(text, locals=symbols).subs({symbols["batch"]: size.rows, symbols["seq"]: size.length})
+    value: sympy.Expr = sympy.parse_expr(text, local_dict=symbols).subs(
+        {symbols["batch"]: size.rows, symbols["seq"]: size.length}
+    )
     return int(value)

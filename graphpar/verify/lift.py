@@ -22,9 +22,8 @@ class LiftedCasts(TorchDispatchMode):
         del types
         kwargs = dict(kwargs or {})
         wanted = kwargs.get("dtype")
-        lifted = func is torch.ops.aten._to_copy.default and isinstance(wanted, torch.dtype)
-        if lifted and args[0].dtype == torch.float64 and wanted.is_floating_point:
-            kwargs["dtype"] = torch.float64
-        result = func(*args, **kwargs)
-        assert not lifted or isinstance(result, Tensor)
-        return result
+        if func is torch.ops.aten._to_copy.default and isinstance(wanted, torch.dtype):
+            x: Tensor = args[0]
+            if x.dtype == torch.float64 and wanted.is_floating_point:
+                kwargs["dtype"] = torch.float64
+        return func(*args, **kwargs)

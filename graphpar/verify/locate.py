@@ -94,7 +94,7 @@ def _run_all(program: Program, values: Values, batch: Batch) -> list[list[Seen]]
 def _backward(program: Program, mesh: Mesh, model: nn.Module, part: Batch) -> None:
     count: dict[str, Tensor] = {}
     if program.document["count"]:
-        labels: Tensor = model.count(**part)  # pyright: ignore[reportCallIssue, reportAssignmentType]
+        labels: Tensor = model.count(**part)  # pyright: ignore[reportCallIssue]
         count = {"count": mesh.axis(program.plan.data_axes).all_reduce(labels)}
     model(**part, **count).backward()
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphpar.verify import expected, reference
 from graphpar.verify.batches import Size
-from graphpar.verify.compare import EXACT, Gathered, Worst, errors, gather, relative, scalars, size, worst
+from graphpar.verify.compare import EXACT, Gathered, Worst, errors, gather, larger, relative, scalars, size, worst
 from graphpar.verify.program import Program, Values
 from graphpar.verify.report import Check
 from graphpar.verify.steps import RATES, Parts, Step, Trained
@@ -38,6 +38,18 @@ def step(program: Program, size_: Size, ours: Sequence[Step], theirs: reference.
         *expected.check([rank.log for rank in ours], program, size_, torch.float64, list(ours[0].spread)),
         expected.spread(program, ours[0].spread),
     ]
+
+
+def dropout(program: Program, ours: Sequence[Step], theirs: reference.Gradients | None) -> list[Check]:
+    """With dropout on: replicas still agree; where masks are those of one device, so does everything else."""
+    whole = _gathered(program, [rank.gradients for rank in ours])
+    alike = [[rank.loss for rank in ours], [rank.norm for rank in ours]]
+    found = [_replicas("with dropout: replicas", whole, alike)]
+    if theirs is None:
+        return found
+    full = {name: g.full for name, g in whole.items()}
+    error = larger(worst(full, theirs.gradients), Worst(scalars([rank.loss for rank in ours], theirs.loss), "loss"))
+    return [*found, error.check("with dropout: loss and gradients", "masks as on one device")]
 
 
 def wrong_gradients(program: Program, ours: Sequence[Step], theirs: reference.Gradients) -> dict[str, float]:

@@ -12,7 +12,7 @@ from graphpar.runtime.initialise import held_tensors, initialise
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.simulate import simulate
 from graphpar.verify.program import Batch, Program, Values
-from graphpar.verify.steps import Parts, losses, one_step, train
+from graphpar.verify.steps import Dropout, Parts, drop, losses, one_step, train
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class OneStep:
     """Forward, backward and sums. Gives a `Step`."""
 
     batch: Batch
+    dropout: Dropout | None = None
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ def perform(task: Task, program: Program, mesh: Mesh, values: Values) -> Any:
     match task:
         case Initial(seed):
             return _initial(program, mesh, values, seed)
-        case OneStep(batch):
-            return one_step(program, mesh, program.model(mesh, values, torch.float64), batch)
+        case OneStep(batch, dropout):
+            model = program.model(mesh, values, torch.float64)
+            drop(mesh, model, dropout)
+            return one_step(program, mesh, model, batch)
         case Losses(batches):
             return losses(program, mesh, program.model(mesh, values, torch.float64), batches)
         case Training(steps):

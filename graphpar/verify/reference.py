@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,9 @@ def gradients(parameters: dict[str, nn.Parameter], loss: Loss, batch: Batch) -> 
     value = loss(batch)
     wanted = {name: p for name, p in parameters.items() if p.requires_grad}
     found = torch.autograd.grad(value, list(wanted.values()), allow_unused=True)
-    named = {name: g for name, g in zip(wanted, found, strict=True) if g is not None}
+    named: Parts = {
+        name: g for name, g in zip(wanted, cast("tuple[Tensor | None, ...]", found), strict=True) if g is not None
+    }
     norm = torch.stack([g.double().square().sum() for g in named.values()]).sum().sqrt()
     return Gradients(value.detach(), norm, named)
 

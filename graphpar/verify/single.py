@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from graphpar.verify import reference
 from graphpar.verify.program import Batch, Program, Values, one_device_mesh
-from graphpar.verify.steps import Trained, losses
+from graphpar.verify.steps import Dropout, Trained, drop, losses
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,20 @@ class Single:
         """The mean loss over the labels of a batch."""
         if not self.program.document["count"]:
             return model(**batch)
-        count: Tensor = model.count(**batch)  # pyright: ignore[reportCallIssue, reportAssignmentType]
+        count: Tensor = model.count(**batch)  # pyright: ignore[reportCallIssue]
         return model(**batch, count=count)
 
     def losses(self, batches: Sequence[Batch], dtype: torch.dtype | None = torch.float64) -> list[Tensor]:
         """The loss of each batch."""
         return losses(self.program, one_device_mesh(self.program), self.model(dtype), batches)
 
-    def step(self, batch: Batch, dtype: torch.dtype | None = torch.float64) -> reference.Gradients:
+    def step(
+        self, batch: Batch, dtype: torch.dtype | None = torch.float64, dropout: Dropout | None = None
+    ) -> reference.Gradients:
         """Loss, gradients and norm."""
-        model = self.model(dtype)
+        mesh = one_device_mesh(self.program)
+        model = self.program.model(mesh, self.values, dtype)
+        drop(mesh, model, dropout)
         return reference.gradients(trainable(model), lambda b: self.loss(model, b), batch)
 
     def train(self, batches: Sequence[Batch]) -> Trained:

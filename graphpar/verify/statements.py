@@ -66,6 +66,14 @@ def parameter_line(text: str, cls: str, path: Sequence[str]) -> int | None:
     return None
 
 
+def forward_line(text: str, cls: str) -> int | None:
+    """Where the forward method of class `cls` begins."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == cls:
+            return next((f.lineno for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "forward"), None)
+    return None
+
+
 def named_shape(text: str, line: int) -> str:
     """The comment at a line: named axes, what is pending, and notes."""
     return _comments(text).get(line, "")

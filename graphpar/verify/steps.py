@@ -18,6 +18,7 @@ from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.norms import clip, gradient_norm
 from graphpar.runtime.optimizer import adamw, set_rate
 from graphpar.runtime.plan import Plan
+from graphpar.runtime.random import Rng
 from graphpar.runtime.settings import Settings, read_settings
 from graphpar.verify.program import Batch, Program
 
@@ -27,6 +28,14 @@ DECAY = 0.1
 BETAS = (0.9, 0.95)
 
 Parts = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Which numbers decide what is dropped."""
+
+    seed: int
+    rng: Rng
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,14 @@ def one_step(program: Program, mesh: Mesh, model: nn.Module, batch: Batch) -> St
     gradients = {name: p.grad for name, p in named.items() if p.grad is not None}
     spread = {name: (p.grad_sum, p.shard_axes) for name, p in named.items()}  # pyright: ignore[reportAttributeAccessIssue]
     return Step(loss, norm, gradients, log, spread)
+
+
+def drop(mesh: Mesh, model: nn.Module, dropout: Dropout | None) -> None:
+    """Turn dropout on, if it is wanted."""
+    if dropout is not None:
+        mesh.rng = dropout.rng
+        mesh.seed(dropout.seed)
+        model.train()
 
 
 def train(program: Program, mesh: Mesh, model: nn.Module, steps: Sequence[Sequence[Batch]]) -> Trained:

@@ -13,15 +13,16 @@ from typing import Any
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.language.schema import Spec
 from graphpar.verify import capture_checks, rank_checks
-from graphpar.verify.batches import Batches, Size, fitting, joined
+from graphpar.verify.batches import Batches, Pattern, Size, fitting, joined
 from graphpar.verify.launch import launched
 from graphpar.verify.locate import locate, parameter
+from graphpar.verify.locate_module import locate_module
 from graphpar.verify.origin import Origin, nudged, one_device, values
 from graphpar.verify.program import Program, read_program
 from graphpar.verify.ranks import Initial, Losses, OneStep, Task, Training, simulated
 from graphpar.verify.report import Check, Report
 from graphpar.verify.single import Single
-from graphpar.verify.steps import RATES
+from graphpar.verify.steps import RATES, Dropout
 
 MICROBATCHES = 2
 GIB = 1 << 30
@@ -55,10 +56,8 @@ def verify(build: Path, origin: Origin, spec: Spec, options: Options = DEFAULTS)
     start = time.monotonic()
     program = read_program(build)
     _require_memory(program, options.memory)
-    size = fitting(program.plan, options.rows, options.length)
-    report = Report(build, program.mesh, f"batch x seq = {size}", options.seed)
     with one_device(origin, spec, program.document["source"]) as single:
-        _Verification(program, single, origin, options, size, report).run()
+        report = _Verification(program, single, origin, spec, options).run()
     report.seconds = time.monotonic() - start
     return report
 
@@ -66,25 +65,26 @@ def verify(build: Path, origin: Origin, spec: Spec, options: Options = DEFAULTS)
 class _Verification:
     """One build under comparison."""
 
-    def __init__(
-        self, program: Program, single: Program, origin: Origin, options: Options, size: Size, report: Report
-    ) -> None:
+    def __init__(self, program: Program, single: Program, origin: Origin, spec: Spec, options: Options) -> None:
         self.program = program
         self.origin = origin
         self.options = options
-        self.size = size
-        self.report = report
+        self.size = fitting(program.plan, options.rows, options.length)
+        self.report = Report(program.folder, program.mesh, f"batch x seq = {self.size}", options.seed)
         self.batches = Batches(program.plan, options.seed)
         self.model = nudged(origin.build(options.seed), options.seed)
         self.single = Single(single, values(self.model))
+        self.seed = options.seed + 7  # of what is drawn a second time
+        self.dropout = Dropout(self.seed, spec.numerics.rng) if "self.training" in program.text else None
 
-    def run(self) -> None:
+    def run(self) -> Report:
         self.check("parameters", lambda: [capture_checks.holds_everything(self.program, self.model)])
         if self.options.capture:
             self.capture()
         self.ranks()
         if not self.report.passed:
             self.locate()
+        return self.report
 
     def capture(self) -> None:
         given = self.origin, self.model, self.single, self.batches, self.size
@@ -94,24 +94,30 @@ class _Verification:
 
     def ranks(self) -> None:
         program, single = self.program, self.single
-        seed = self.options.seed + 7
         batch = self.batches.draw(self.size)
         sizes = self.other_sizes()
         steps = [[self.batches.draw(self.size) for _ in range(MICROBATCHES)] for _ in RATES]
-        tasks = [Initial(seed), OneStep(batch), OneStep(batch), Losses(sizes), Training(tuple(map(tuple, steps)))]
-        first, step, second, losses, trained = self.perform(tasks)
+        tasks = [Initial(self.seed), OneStep(batch), OneStep(batch), Losses(sizes), Training(tuple(map(tuple, steps)))]
+        tasks += [OneStep(batch, self.dropout)] if self.dropout else []
+        first, step, second, losses, trained, *dropped = self.perform(tasks)
         self.step = lambda: (step(), single.step(batch))
-        self.check("initial values", lambda: [rank_checks.initial(program, first(), values(self.origin.build(seed)))])
+        self.check(
+            "initial values", lambda: [rank_checks.initial(program, first(), values(self.origin.build(self.seed)))]
+        )
         self.check("one step", lambda: rank_checks.step(program, self.size, step(), single.step(batch)))
         self.check("a second run", lambda: [rank_checks.again(step(), second())])
         self.check("loss at other sizes", lambda: [rank_checks.other_sizes(losses(), single.losses(sizes))])
+        if self.dropout:
+            same = self.dropout.rng == "exact"
+            theirs = single.step(batch, dropout=self.dropout) if same else None
+            self.check("with dropout", lambda: rank_checks.dropout(program, dropped[0](), theirs))
         whole = [joined(microbatches) for microbatches in steps]
         self.check("training", lambda: rank_checks.training(program, trained(), single.train(whole)))
 
     def other_sizes(self) -> tuple[dict[str, Any], ...]:
         """Batches of the smallest size and of an odd multiple, as far as the model has positions."""
         unit, ways, most = self.program.plan.seq_multiple, self.program.plan.ways(0), self.program.plan.max_seq
-        wanted = ((Size(ways, 2 * unit), "all"), (Size(3 * ways, 3 * unit), "tails"))
+        wanted: tuple[tuple[Size, Pattern], ...] = ((Size(ways, 2 * unit), "all"), (Size(3 * ways, 3 * unit), "tails"))
         return tuple(self.batches.draw(size, p) for size, p in wanted if most is None or size.length <= most)
 
     def perform(self, tasks: Sequence[Task]) -> list[Callable[[], list[Any]]]:
@@ -133,8 +139,12 @@ class _Verification:
             self.report.add(Check(name, "failed", detail=self.told(error)))
 
     def locate(self) -> None:
-        """Name the first value of the ranks that differs from one device, or the first gradient of a parameter."""
+        """Name the first module that was captured wrongly; or the first value, or gradient, of the ranks."""
         try:
+            if any(check.name.startswith("captured program") for check in self.report.failures):
+                given = self.origin, self.model, self.single, self.batches, self.size
+                self.report.first = locate_module(*given, self.program.text)
+                return
             self.report.first = locate(self.program, self.single, self.batches.draw(self.size), self.size)
             if self.report.first is None:
                 wrong = rank_checks.wrong_gradients(self.program, *self.step())

@@ -110,15 +110,22 @@ def test_a_folder_that_is_no_build_is_refused(tmp_path):
 def test_another_model_than_the_one_compiled_is_found_out(tmp_path):
     """The same shapes and names, other mathematics: only comparison with the source can tell."""
 
+    class Body(nn.Module):
+        factor = 1.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.tanh() * self.factor + x
+
     class Model(nn.Module):
         factor = 1.0
 
         def __init__(self) -> None:
             super().__init__()
-            self.embed, self.head = nn.Embedding(20, 8), nn.Linear(8, 20)
+            self.embed, self.body, self.head = nn.Embedding(20, 8), Body(), nn.Linear(8, 20)
+            self.body.factor = self.factor
 
         def forward(self, idx: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            logits = self.head(self.embed(idx).tanh()) * self.factor
+            logits = self.head(self.body(self.embed(idx)))
             return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     class Other(Model):
@@ -130,8 +137,12 @@ def test_another_model_than_the_one_compiled_is_found_out(tmp_path):
     assert verify(tmp_path, compiled_from, layout).passed
     mixed = Origin(Other, compiled_from.signature)
     mixed.__dict__["captured"] = compiled_from.captured
-    failed = {check.name.partition(",")[0] for check in verify(tmp_path, mixed, layout).failures}
+    report = verify(tmp_path, mixed, layout)
+    failed = {check.name.partition(",")[0] for check in report.failures}
     assert failed == {"captured program", "captured program in float64", "causality"}
+    assert report.first is not None
+    assert report.first.what == "what body returns"
+    assert "def forward" in (tmp_path / "model.py").read_text().splitlines()[(report.first.line or 0) - 1]
 
 
 def test_the_command_prints_a_table_or_json(tmp_path):
