@@ -27,11 +27,14 @@ _STYLE = {"exact": "green", "ok": "green", "failed": "bold red", "skipped": "yel
 @click.option("--rows", default=4, show_default=True, help="Sequences in a batch, over all ranks.")
 @click.option("--length", default=24, show_default=True, help="Tokens in a sequence.")
 @click.option("--memory", default=8.0, show_default=True, help="The most memory to use, in GiB.")
+@click.option("--timeout", default=300.0, show_default=True, help="Seconds until a rank that waits gives up.")
 @click.option("--launch", is_flag=True, help="Run each rank in a process of its own, under torchrun.")
-def command(build: Path, as_json: bool, seed: int, rows: int, length: int, memory: float, launch: bool) -> None:
+def command(
+    build: Path, as_json: bool, seed: int, rows: int, length: int, memory: float, timeout: float, launch: bool
+) -> None:
     """Prove that BUILD computes what its source model computes."""
     console = Console(stderr=as_json)
-    options = Options(seed, rows, length, int(memory * GIB), launch=launch)
+    options = Options(seed, rows, length, int(memory * GIB), timeout, launch)
     program = read_program(build)
     spec = parse_spec((build / "spec.yaml").read_text(encoding="utf-8"), str(build / "spec.yaml"))
     with console.status("comparing with the source model"):

@@ -32,7 +32,8 @@ GIB = 1 << 30
 class Options:
     """How to verify.
 
-    `memory` is the most that all tensors may take, in bytes; `launch` runs each rank in a process of its own;
+    `memory` is the most that all tensors may take, in bytes; `timeout` how long a rank waits for its peers, and how
+    long all processes may take, in seconds; `launch` runs each rank in a process of its own;
     `capture` compares the one-device program with the source as well.
     """
 
@@ -40,7 +41,7 @@ class Options:
     rows: int = 4
     length: int = 24
     memory: int = 8 * GIB
-    timeout: float = 120
+    timeout: float = 300
     launch: bool = False
     capture: bool = True
 

@@ -48,6 +48,7 @@ MUTANTS = [
     Mutant("bias gradients summed once too often", PLAIN, r'bias=mesh.parameter\(32, grad_sum="dp"\)', 'bias=mesh.parameter(32, grad_sum="dp tp")', "gradients"),
     Mutant("the other axis", SEQ, r'self.tp = mesh\["tp"\]', 'self.tp = mesh["dp"]', "loss"),
     Mutant("padding takes part", SEQ, "vocab=97", "vocab=98", "loss", "returned value"),
+    Mutant("rows of another rank", PLAIN, r"vocab_embedding\(idx, self.tok_emb.weight, self.tp\)", "F.embedding(idx % 49, self.tok_emb.weight)", "loss"),
     Mutant("a mean of means", SEQ, "/ count", "/ (2 * self.count(idx, targets))", "loss", "returned value"),
     Mutant("half the gradient", PLAIN, "/ count", "/ count / 2", "gradients"),
     Mutant("another label is ignored", PLAIN, "ignore_index=-1", "ignore_index=-100", "one step"),
