@@ -37,8 +37,8 @@ class Sharded:
 
     def __str__(self) -> str:
         share = 100 * self.bytes / self.of_bytes if self.of_bytes else 0
-        digits = 1 if 99.5 <= share < 100 else 0  # what is not all is not called 100 %
-        return f"{self.parameters} of {self.of} parameters, {share:.{digits}f} % of their bytes"
+        text = f"{min(share, 99.9):.1f}" if 99.5 <= share < 100 else f"{share:.0f}"  # what is not all is not 100 %
+        return f"{self.parameters} of {self.of} parameters, {text} % of their bytes"
 
 
 def memory(plan: Mapping[str, Any]) -> Memory:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
 from cli_run import MODELS, graphpar
 
-TEXTS = Path(__file__).parent / "errors"
+HERE = Path(__file__).parent
+ENGINE = HERE.parents[1] / "graphpar"
+TEXTS = HERE / "errors"
 COMMAND_LINE, MODEL = 2, 3
 
 # What the files in models/ do wrong when their forward is captured.
@@ -104,3 +107,28 @@ def test_a_mistake_of_graphpar_is_called_one(monkeypatch):
     assert said.code == 1
     assert said.err.startswith("internal error: IndexError")
     assert "Traceback" not in said.err
+
+
+def test_every_mistake_of_the_front_door_is_tested():
+    tests = "".join(
+        p.read_text()
+        for p in [
+            *TEXTS.glob("*.txt"),
+            *TEXTS.parent.glob("t*/*.txt"),
+            *HERE.glob("test_[!c]*.py"),
+            HERE / "test_cli_compile.py",
+        ]
+    )
+    missing = {code for code in codes() if f"[{code}]" not in tests and f'"{code}"' not in tests}
+    # Told through a field of theirs in test_sources.py, or a last resort for what torch alone knows.
+    assert missing == {"bad-config", "no-transformers", "not-captured"}
+
+
+def codes() -> set[str]:
+    files = [*ENGINE.glob("sources/*.py"), *ENGINE.glob("cli/*.py")]
+    calls = [n for file in files for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
+    return {
+        n.args[0].value
+        for n in calls
+        if ast.unparse(n.func) in ("Diagnostic", "_raised") and n.args and isinstance(n.args[0], ast.Constant)
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,11 @@ def test_a_config_that_is_none(tmp_path, config, message):
     (tmp_path / "config.json").write_text(config)
     with pytest.raises(GraphparError, match=message):
         open_model(str(tmp_path))
+
+
+def test_without_the_library_a_folder_says_what_to_install(tmp_path, monkeypatch):
+    path = folder(tmp_path)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(GraphparError) as caught:
+        open_model(path)
+    assert caught.value.diagnostics[0].fix == "pip install 'graphpar[hf]'"
