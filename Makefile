@@ -21,7 +21,7 @@ demo: .venv/stamp  ## compile, train, verify and draw a small GPT, in about two 
 	@$(BIN)/graphpar demo
 
 test: check  ## all checks, then all tests
-	@$(BIN)/pytest -q -n 2
+	@$(BIN)/pytest -q -n 2 --dist loadgroup
 
 check: lint types layers  ## style, types and who imports whom
 

@@ -120,8 +120,8 @@ def _letters(count: int) -> str:
 
 _ELEMENTWISE = (
     "add sub mul div pow neg exp log log1p expm1 tanh sigmoid relu gelu silu softplus rsqrt sqrt reciprocal cos sin "
-    "abs erf square logical_not isnan floor ceil round sign detach eq ne lt le gt ge and or where maximum minimum clamp "
-    "cast upcast dropout loop_enter loop_leave"
+    "abs erf square logical_not isnan floor ceil round sign detach eq ne lt le gt ge and or where maximum minimum "
+    "clamp cast upcast dropout loop_enter loop_leave"
 ).split()
 
 RULES: dict[str, Rule] = {
