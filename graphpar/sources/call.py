@@ -71,7 +71,7 @@ def _no_labels(cls: type[nn.Module], arguments: Mapping[str, Any]) -> Diagnostic
     fix = f"give `forward` an argument `labels`, and return the loss as well: {loss}"
     if others:
         listed = "\n".join(f"    {name}: {_EXAMPLE}" for name in (first, candidate))
-        fix = f"if `{candidate}` are the labels, say so in the spec:\n  model:\n   inputs:\n{listed}"
+        fix = f"if `{candidate}` are the labels, say so in the spec:\nmodel:\n  inputs:\n{listed}"
     return Diagnostic(
         "no-labels",
         forward_place(cls),
@@ -94,7 +94,7 @@ def _which_tokens(
         forward_place(cls),
         f"which argument of {cls.__name__}.forward are the token ids?",
         why=(f"{many}; a training batch is token ids and labels, both int64[batch, seq]",),
-        fix=f"say it in the spec:\n  model:\n   inputs:\n{listed}",
+        fix=f"say it in the spec:\nmodel:\n  inputs:\n{listed}",
         kind="model",
     )
 

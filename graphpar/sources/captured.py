@@ -11,10 +11,9 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from torch import nn
 
 from graphpar.capture.capture import Captured, capture
-from graphpar.errors import Diagnostic, GraphparError, raise_if_any
+from graphpar.errors import GraphparError, raise_if_any
 from graphpar.sources.coverage import check, fixed_sizes
-from graphpar.sources.failures import constructing, explain, one_size_only
-from graphpar.sources.frames import innermost, ours
+from graphpar.sources.failures import explain, made, one_size_only
 from graphpar.sources.source import Source
 
 
@@ -27,10 +26,8 @@ def capture_source(source: Source) -> Captured:
     built: list[nn.Module] = []
 
     def construct() -> nn.Module:
-        with constructing(source.label):
-            model = source.construct()
-        built.append(_module(source.label, model))
-        return model
+        built.append(made(source.label, source.construct))
+        return built[-1]
 
     with _without_noise():
         try:
@@ -38,20 +35,13 @@ def capture_source(source: Source) -> Captured:
         except GraphparError:
             raise
         except Exception as error:
-            if not built or (innermost(error) is None and ours(error)):
+            if not built:
                 raise
             raise GraphparError(explain(error, built[-1], source.signature.inputs, source.forward)) from error
     for dim, size in fixed_sizes(captured):
         raise GraphparError(one_size_only(built[-1], source.signature.inputs, dim, size, source.forward))
     raise_if_any(check(captured))
     return captured
-
-
-def _module(label: str, model: object) -> nn.Module:
-    if isinstance(model, nn.Module):
-        return model
-    message = f"{label}() returned a value of type {type(model).__name__}, and a model is an nn.Module"
-    raise GraphparError(Diagnostic("not-a-module", None, message))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from graphpar.errors import Diagnostic, GraphparError, Note, Span, did_you_mean, listing
-from graphpar.sources.frames import shown
+from graphpar.sources.paths import shown
 
 
 @dataclass(frozen=True)

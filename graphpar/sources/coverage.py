@@ -9,16 +9,17 @@ import sympy
 from sympy.core.relational import Relational
 
 from graphpar.capture.capture import BATCH, SEQ, Captured
-from graphpar.errors import Diagnostic
+from graphpar.errors import Diagnostic, Note
 from graphpar.ir.graph import Graph, Node
-from graphpar.sources.frames import shown, whole_line
+from graphpar.sources.frames import whole_line
+from graphpar.sources.paths import shown
 
 _FREE = {BATCH, SEQ}
 
 
 def check(captured: Captured) -> list[Diagnostic]:
     """Everything that keeps a captured graph from being the whole training program."""
-    return [*_sizes_from_data(captured.graph), *_unused(captured.graph)]
+    return [*_sizes_from_data(captured.graph), *_unused(captured.graph, assumed(captured))]
 
 
 def fixed_sizes(captured: Captured) -> Iterable[tuple[str, int]]:
@@ -54,7 +55,7 @@ def assumed(captured: Captured) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _unused(graph: Graph) -> Iterable[Diagnostic]:
+def _unused(graph: Graph, assumed: Iterable[str]) -> Iterable[Diagnostic]:
     used = {n for node in graph.nodes if node.op == "parameter" for n in graph.members(node.attrs["name"])}
     unused = [t for t in graph.tensors.values() if t.trainable and t.name not in used]
     if not unused:
@@ -66,6 +67,7 @@ def _unused(graph: Graph) -> Iterable[Diagnostic]:
         None,
         f"{many} no part in the loss",
         why=(*listed.splitlines(), "they get no gradient, so training would never change them"),
+        notes=tuple(Note(text) for text in assumed),
         fix="take them out of the model, use them, or say that they are not trained: parameter.requires_grad_(False)",
         kind="model",
     )

@@ -16,8 +16,9 @@ from graphpar.errors import Diagnostic, GraphparError, Note, Span
 from graphpar.language.schema import ModelSpec
 from graphpar.sources import choose
 from graphpar.sources.call import call_signature, forward_place
-from graphpar.sources.files import load_file, load_module, search
-from graphpar.sources.frames import shown
+from graphpar.sources.failures import made
+from graphpar.sources.files import FORMS, load_file, load_module, search
+from graphpar.sources.paths import shown
 from graphpar.sources.source import Kind, Source, digest
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:[A-Za-z_][\w.]*)?")
@@ -85,7 +86,7 @@ def _from_module(path: str, kind: Kind, module: ModuleType, wanted: str | None, 
     def construct() -> nn.Module:
         return value(**args)
 
-    cls = value if isinstance(value, type) else _class_made_by(name, construct)
+    cls = value if isinstance(value, type) else type(recipe.build(lambda: made(name, construct)).model)
     signature = call_signature(cls, spec)
     title = f"{Path(path).name if kind == 'file' else path}:{name}"
     return Source(title, name, kind, name, _files(module, value), construct, signature, forward_place(cls), said)
@@ -95,17 +96,6 @@ def _files(module: ModuleType, value: Callable[..., Any]) -> tuple[Path, ...]:
     """The module's file, then the object's own if that is another one."""
     files = (module.__file__, inspect.getsourcefile(value))
     return tuple(dict.fromkeys(Path(f).resolve() for f in files if f))
-
-
-def _class_made_by(name: str, construct: Callable[[], nn.Module]) -> type[nn.Module]:
-    from graphpar.sources.failures import constructing
-
-    with constructing(name):
-        made = recipe.build(construct).model
-    if not isinstance(made, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's function returns anything
-        message = f"{name}() returned a value of type {type(made).__name__}, and a model is an nn.Module"
-        raise GraphparError(Diagnostic("not-a-module", None, message))
-    return type(made)
 
 
 def _check_arguments(name: str, value: Callable[..., Any], args: Mapping[str, object], spec: ModelSpec | None) -> None:
@@ -122,9 +112,8 @@ def _check_arguments(name: str, value: Callable[..., Any], args: Mapping[str, ob
 
 def _no_such(text: str) -> Diagnostic:
     path = Path(text)
-    forms = "model.py   model.py:GPT   package.module:GPT   a folder with a config.json"
     if path.is_file():
         message = f"{text} is neither a Python file nor a folder"
     else:
         message = f"there is no model {text}"
-    return Diagnostic("no-such-model", None, message, notes=(Note(f"a model is one of: {forms}"),))
+    return Diagnostic("no-such-model", None, message, notes=(Note(FORMS),))

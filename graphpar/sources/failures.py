@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -13,8 +13,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from graphpar.capture.capture import NoLoss, Specialised
 from graphpar.capture.translate import Unsupported
 from graphpar.errors import Diagnostic, GraphparError, Note, Span
-from graphpar.sources.frames import Frame, frames, innermost, path_of
-from graphpar.sources.probe import failure_at
+from graphpar.sources.frames import Frame, frames, innermost, ours, path_of
+from graphpar.sources.probe import SIZES, failure_at
 from graphpar.sources.reads import Read, reading
 from graphpar.sources.unsupported import unsupported
 
@@ -24,17 +24,18 @@ _FIXED = re.compile(r"not in VR\[(\d+), \1\]")  # the export found that a size c
 _OUTPUT = re.compile(r"(?P<dtype>\w+)\[(?P<shape>[^\]]*)\]")
 
 
-@contextmanager
-def constructing(name: str) -> Iterator[None]:
-    """Turn what the constructor `name` raises into a GraphparError."""
+def made(name: str, construct: Callable[[], object]) -> nn.Module:
+    """What a constructor called `name` makes. Raises GraphparError if it fails, or makes something else."""
     try:
-        yield
-    except GraphparError:
-        raise
+        model = construct()
     except _VALUE as error:
         raise GraphparError(_value_in_constructor(name, error)) from error
     except Exception as error:
         raise GraphparError(_raised("constructor-failed", f"{name}()", error, None)) from error
+    if not isinstance(model, nn.Module):
+        message = f"{name}() returned a value of type {type(model).__name__}, and a model is an nn.Module"
+        raise GraphparError(Diagnostic("not-a-module", None, message))
+    return model
 
 
 def explain(error: Exception, model: nn.Module, inputs: Sequence[str], forward: Span | None) -> Diagnostic:
@@ -50,12 +51,12 @@ def explain(error: Exception, model: nn.Module, inputs: Sequence[str], forward: 
             return one_size_only(model, inputs, "batch or seq", int(fixed[1]), forward)
         case GuardOnDataDependentSymNode() | DataDependentOutputException() | DynamicOutputShapeException():
             return _value_in_forward(error, model)
+        case _ if innermost(error) is None and ours(error):
+            raise error  # a mistake in graphpar, not in the model
         case _ if innermost(error) is None:
             return _not_captured(error, forward)
         case _:
-            return _raised(
-                "forward-failed", f"{type(model).__name__}.forward", _with_numbers(error, model, inputs), model
-            )
+            return _raised_in_forward(error, model, inputs)
 
 
 def one_size_only(model: nn.Module, inputs: Sequence[str], dim: str, size: int, forward: Span | None) -> Diagnostic:
@@ -160,7 +161,7 @@ def _raised(code: str, what: str, error: Exception, model: nn.Module | None) -> 
     return Diagnostic(
         code,
         frame.span if frame else None,
-        f"{what} raised {type(error).__name__}: {first_lines(error)}{_in(frame, model)}",
+        f"{what} raised {type(error).__name__}{_in(frame, model)}: {first_lines(error)}",
         notes=_called_by(error),
         kind="model",
     )
@@ -176,21 +177,27 @@ def _not_captured(error: Exception, forward: Span | None) -> Diagnostic:
     )
 
 
-def _with_numbers(error: Exception, model: nn.Module, inputs: Sequence[str]) -> Exception:
-    """The same failure at sizes that are numbers, if the message speaks of the export's symbols instead."""
-    again = failure_at(model, inputs) if _SYMBOL.search(str(error)) else None
-    return again if again is not None and type(again) is type(error) else error
+def _raised_in_forward(error: Exception, model: nn.Module, inputs: Sequence[str]) -> Diagnostic:
+    again = failure_at(model, inputs)
+    if again is not None and type(again) is type(error) and _SYMBOL.search(str(error)):
+        error = again  # the same, in numbers instead of the export's symbols
+    found = _raised("forward-failed", f"{type(model).__name__}.forward", error, model)
+    if again is None:
+        batch, seq = SIZES
+        text = f"it works for batch {batch} and seq {seq}: perhaps not for every length, or torch.export cannot follow"
+        return replace(found, notes=(*found.notes, Note(text)))
+    return found
 
 
 def first_lines(error: Exception) -> str:
     """What an exception says, without what the export machinery adds below it."""
     text = str(error).strip().partition("\n\n")[0]
-    return " ".join(line.strip() for line in text.splitlines()[:3])
+    return " ".join(line.strip() for line in text.splitlines()[:3]).rstrip(".")
 
 
 def _in(frame: Frame | None, model: nn.Module | None) -> str:
     path = path_of(frame.owner, model) if frame else ""
-    return f", in {path}" if path else ""
+    return f" in {path}" if path else ""
 
 
 def _called_by(error: Exception) -> tuple[Note, ...]:

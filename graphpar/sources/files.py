@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -9,7 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 from graphpar.errors import Diagnostic, GraphparError, Note, Span, did_you_mean
-from graphpar.sources.frames import innermost, shown
+from graphpar.sources.frames import innermost
+from graphpar.sources.paths import shown
+
+FORMS = "a model is one of: model.py   model.py:GPT   package.module:GPT   a folder with a config.json"
 
 
 def load_file(path: Path) -> ModuleType:
@@ -20,8 +24,8 @@ def load_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise GraphparError(_missing(path))
+    name = _module_name(path)
     search(path.parent)
-    name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"model_{abs(hash(path)):x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise GraphparError(Diagnostic("no-such-model", None, f"{shown(path)} is no Python file"))
@@ -42,9 +46,8 @@ def load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            why = (f"Python searches the working directory and {len(sys.path) - 1} folders of its own",)
-            message = f"no module is called `{error.name}`"
-            raise GraphparError(Diagnostic("no-such-model", None, message, why=why)) from error
+            message = f"there is no file, folder or Python module called {error.name}"
+            raise GraphparError(Diagnostic("no-such-model", None, message, notes=(Note(FORMS),))) from error
         raise GraphparError(_failed(name, error, None)) from error
     except Exception as error:
         raise GraphparError(_failed(name, error, None)) from error
@@ -54,6 +57,13 @@ def search(folder: Path) -> None:
     """Let Python find modules in a folder, before all others."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+
+def _module_name(path: Path) -> str:
+    """The file's own name, as its neighbours would import it, unless Python knows another module by it."""
+    known = path.stem in sys.modules or (path.stem.isidentifier() and importlib.util.find_spec(path.stem) is not None)
+    own = path.stem.isidentifier() and not known
+    return path.stem if own else f"model_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
 
 
 def _missing(path: Path) -> Diagnostic:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from graphpar.errors import Span
+from graphpar.sources.paths import shown
 
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parents[1])
@@ -77,12 +78,6 @@ def whole_line(file: str, line: int) -> Span:
     text = linecache.getline(file, line)
     indent = len(text) - len(text.lstrip())
     return Span(shown(file), line, indent + 1, max(len(text.strip()), 1))
-
-
-def shown(file: str | Path) -> str:
-    """A path as a person would write it: from the working directory if it is below it."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def path_of(owner: nn.Module | None, model: nn.Module | None) -> str:

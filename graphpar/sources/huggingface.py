@@ -18,7 +18,7 @@ from graphpar.capture.capture import Signature
 from graphpar.errors import Diagnostic, GraphparError, Note, Span, did_you_mean
 from graphpar.language.schema import ModelSpec
 from graphpar.sources.call import call_signature
-from graphpar.sources.frames import shown
+from graphpar.sources.paths import shown
 from graphpar.sources.source import Source
 
 INPUTS = ("input_ids", "labels")

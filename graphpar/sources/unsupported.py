@@ -27,12 +27,9 @@ def unsupported(error: Unsupported) -> Diagnostic:
             return Diagnostic(
                 "in-place-on-view",
                 place,
-                f"`{error.name}_` writes into a part of another tensor",
+                f"{'an assignment' if error.name == 'copy' else f'`{error.name}_`'} writes into a part of a tensor",
                 why=("a graph computes new tensors and changes none, and here it is not plain what else changes",),
-                fix=(
-                    "compute the whole instead: x = torch.where(mask, value, x), or torch.cat of its parts;\n"
-                    f"on the whole tensor, x.{error.name}_(..) is fine"
-                ),
+                fix="compute the whole instead: x = torch.where(mask, value, x), or torch.cat of its parts",
                 kind="model",
             )
         case _:
