@@ -18,6 +18,7 @@ from graphpar.language.schema import LayoutRule
 from graphpar.names.named import Use
 from graphpar.ops.rules import LINEAR
 from graphpar.place.layout import Layout
+from graphpar.place.reason import reason
 from graphpar.place.route import routes
 from graphpar.place.transitions import Transition, transitions
 
@@ -326,24 +327,16 @@ class _Placer:
 
     def _reason(self, step: Transition, value: Node, axis: str, target: State, consumer: Node, claims: Claims) -> str:
         factors = self.layout.named.factors
-        claim = factors[claims[axis][0]].name if axis in claims else None
-        leaf = consumer.origin.module.rpartition(".")[2] or consumer.op
         made = self._origin(value, axis)
-        summed = factors[made[0]].name if made else "its parts"
-        match step.op:
-            case "grad_all_reduce":
-                return f"each rank of {axis} has its own part of {claim}" if claim else f"used on every rank of {axis}"
-            case "all_reduce" | "all_reduce_max":
-                return f"the sum over {summed}"
-            case "reduce_scatter":
-                return f"the sum over {summed}, cut by {claim}"
-            case "all_gather" | "all_gather_same":
-                what = getattr((value.state or {})[axis], "name", "it")
-                return f"{leaf} cuts {claim}, so it needs all of {what}" if claim else f"{leaf} needs all of {what}"
-            case "all_to_all":
-                return f"{leaf} cuts {claim}"
-            case _:
-                return f"this rank's part of {getattr(target, 'name', claim)}"
+        return reason(
+            step.op,
+            axis,
+            leaf=consumer.origin.module.rpartition(".")[2] or consumer.op,
+            claim=factors[claims[axis][0]].name if axis in claims else None,
+            summed=factors[made[0]].name if made else "its parts",
+            had=getattr((value.state or {})[axis], "name", "it"),
+            part=getattr(target, "name", None),
+        )
 
     def _resolved(self, loss: Node) -> Node:
         """The loss: pending over the axes that cut the data, one value on the others."""

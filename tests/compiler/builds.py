@@ -1,7 +1,7 @@
 """What the tests of the compiler compile: models of the zoo and the small ones beside this file, each captured once.
 
-    build = compiled(MODELS["gpt2"], "tp2")     # a spec of the zoo by name, or a spec as a dict
-    build.plan, build.files["model.py"]
+build = compiled(MODELS["gpt2"], "tp2")     # a spec of the zoo by name, or a spec as a dict
+build.plan, build.files["model.py"]
 """
 
 from __future__ import annotations

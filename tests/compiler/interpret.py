@@ -1,6 +1,6 @@
 """The meaning of a graph: every op evaluated by torch, written for reading and not for speed.
 
-    evaluate(graph, {"input_ids": ids, "weight": w})    # values of inputs, parameters and buffers by name
+evaluate(graph, {"input_ids": ids, "weight": w})    # values of inputs, parameters and buffers by name
 """
 
 from __future__ import annotations

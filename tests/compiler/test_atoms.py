@@ -7,13 +7,13 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+import pytest
 import sympy
 import yaml
 from graphs import cat, graph, op, parameter, permute, piece, reshape, slice_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pytest
 from graphpar.ir.graph import Node
 from graphpar.names.atoms import Atoms
 from graphpar.names.infer import Unified, unify

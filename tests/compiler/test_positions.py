@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import sympy
 import torch
 from builds import captured
@@ -14,7 +15,6 @@ from interpret import BATCH, SEQ, evaluate
 from torch import Tensor, nn
 from zoo import MODELS
 
-import pytest
 from graphpar.capture.capture import Signature, capture
 from graphpar.compile import simplify
 from graphpar.ir.graph import Graph, Node
@@ -138,7 +138,11 @@ def test_a_window_is_never_taken_for_causal_attention(name: str) -> None:
     simple = simplify(source)
     window = MODELS[name].config["sliding_window"]
     known = functions(simple)
-    masks = {n for n in known if n.dtype == "bool" and n.rank >= 2 and any(u.op in ("sdpa", "where") for u in simple.users()[n])}
+    masks = {
+        n
+        for n in known
+        if n.dtype == "bool" and n.rank >= 2 and any(u.op in ("sdpa", "where") for u in simple.users()[n])
+    }
     assert masks
     seq = 20
     q, k = torch.arange(seq)[:, None], torch.arange(seq)[None, :]
@@ -167,7 +171,9 @@ def spread(*nodes: Node) -> tuple:
 numbers = st.recursive(
     st.sampled_from([0, 1]).map(position),
     lambda inner: st.one_of(
-        st.tuples(st.sampled_from(["add", "sub"]), inner, inner).map(lambda t: op(t[0], *t[1:], shape=spread(*t[1:]), dtype="int64")),
+        st.tuples(st.sampled_from(["add", "sub"]), inner, inner).map(
+            lambda t: op(t[0], *t[1:], shape=spread(*t[1:]), dtype="int64")
+        ),
         st.tuples(st.sampled_from(["add", "sub", "mul"]), inner, st.integers(-3, 3)).map(
             lambda t: op(t[0], *t[1:], shape=t[1].shape, dtype="int64")
         ),
@@ -181,13 +187,19 @@ compares = st.tuples(st.sampled_from("eq ne lt le gt ge".split()), numbers, st.o
 masks = st.recursive(
     compares,
     lambda inner: st.one_of(
-        st.tuples(st.sampled_from(["and", "or"]), inner, inner).map(lambda t: op(t[0], *t[1:], shape=spread(*t[1:]), dtype="bool")),
+        st.tuples(st.sampled_from(["and", "or"]), inner, inner).map(
+            lambda t: op(t[0], *t[1:], shape=spread(*t[1:]), dtype="bool")
+        ),
         inner.map(lambda x: op("logical_not", x, shape=x.shape, dtype="bool")),
         st.tuples(st.sampled_from(["tril", "triu"]), inner, st.integers(-2, 2)).map(
-            lambda t: op(t[0], op("expand", t[1], shape=(SEQ, SEQ), dtype="bool"), shape=(SEQ, SEQ), dtype="bool", diagonal=t[2])
+            lambda t: op(
+                t[0], op("expand", t[1], shape=(SEQ, SEQ), dtype="bool"), shape=(SEQ, SEQ), dtype="bool", diagonal=t[2]
+            )
         ),
         st.tuples(inner, numbers, st.integers(-2, 2)).map(
-            lambda t: op("ne", op("where", *t, shape=spread(*t[:2]), dtype="int64"), 0, shape=spread(*t[:2]), dtype="bool")
+            lambda t: op(
+                "ne", op("where", *t, shape=spread(*t[:2]), dtype="int64"), 0, shape=spread(*t[:2]), dtype="bool"
+            )
         ),
     ),
     max_leaves=4,
