@@ -109,10 +109,9 @@ def _longest(bounds: Sequence[Any]) -> int | None:
     """The longest sequence that position tables and the model's own checks allow."""
     limits = [b for b in bounds if isinstance(b, int) and not isinstance(b, bool)]
     for b in bounds:
-        if isinstance(b, sympy.Le) and b.lhs == SEQ and b.rhs.is_Integer:
-            limits.append(int(b.rhs))
-        if isinstance(b, sympy.Ge) and b.rhs == SEQ and b.lhs.is_Integer:
-            limits.append(int(b.lhs))
+        pair = (b.args[0], b.args[1]) if isinstance(b, sympy.Le) else b.args[::-1] if isinstance(b, sympy.Ge) else ()
+        if len(pair) == 2 and pair[0] == SEQ and isinstance(pair[1], sympy.Integer):
+            limits.append(int(pair[1]))
     return min(limits, default=None)
 
 

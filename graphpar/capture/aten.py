@@ -221,7 +221,8 @@ def squeeze(call: Call) -> Node:
 def transpose(call: Call) -> Node:
     """Two dimensions exchanged."""
     order = list(range(len(call.shape)))
-    a, b = (-1, -2) if len(call.args) < 3 else call.args[1:3]
+    a: int = call.arg(1, "dim0", -1)
+    b: int = call.arg(2, "dim1", -2)
     order[a], order[b] = order[b], order[a]
     return call.node("permute", call.args[0], order=tuple(order))
 
@@ -307,7 +308,8 @@ def pad(call: Call) -> Result:
 
 def arange(call: Call) -> Node:
     """Consecutive numbers."""
-    start, stop, step = {1: (0, *call.args, 1), 2: (*call.args, 1)}.get(len(call.args), call.args[:3])
+    given: list[Any] = list(call.args[:3])
+    start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1) if len(given) == 2 else given
     return call.node("arange", start=start, stop=stop, step=step)
 
 

@@ -1,5 +1,8 @@
 """Capture: the model as its author wrote it, as a graph."""
 
+# Buffers get their values, and stack traces stay whole: both are torch's own insides.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import logging
@@ -123,11 +126,11 @@ def _whole_traces() -> Iterator[None]:
     """Keep every frame of a value's stack trace: torch keeps those of `forward` only, and a loss in a function of its
     own would be reported at the line that calls it."""
     original = TracerBase._filter_traceback_frames
-    TracerBase._filter_traceback_frames = lambda self, trace: trace  # type: ignore[method-assign]
+    setattr(TracerBase, "_filter_traceback_frames", lambda self, trace: trace)  # noqa: B010
     try:
         yield
     finally:
-        TracerBase._filter_traceback_frames = original  # type: ignore[method-assign]
+        TracerBase._filter_traceback_frames = original
 
 
 def _example_sizes(model: nn.Module) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from graphpar.capture.siblings import Site
 from graphpar.capture.translate import BlockCall, Translation
-from graphpar.ir.graph import Arg, Loop, Node
+from graphpar.ir.graph import Arg, Loop, Node, Origin
 
 Chain: TypeAlias = "tuple[int | None, ...]"
 
@@ -213,5 +213,5 @@ def _renamer(old: str, new: str) -> Callable[[str], str]:
     return rename
 
 
-def _above(node: Node, path: str) -> object:
+def _above(node: Node, path: str) -> Origin:
     return replace(node.origin, module=path.rpartition(".")[0], names=())

@@ -5,6 +5,8 @@ on a rank gives exactly the values that the constructor would give for the same 
 the part that buffers depend on gives their values at compile time.
 """
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,6 +6,9 @@ the same code reads equal values. Where a value differs, the group is split by i
 fold is proven, not assumed. A block whose outputs do not have the shapes of its inputs is traced like any other code.
 """
 
+# What a module holds is read where nn.Module keeps it.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -239,7 +242,7 @@ def _recording(
     originals = {cls: cls.__dict__.get("__getattribute__") for cls in classes}
 
     def recorder(cls: type) -> Callable[[Any, str], Any]:
-        plain = cls.__getattribute__
+        plain: Any = cls.__getattribute__
 
         def read(self: Any, name: str) -> Any:
             if not name.startswith("__") and name not in _OWN:
@@ -252,7 +255,7 @@ def _recording(
 
     replaced = {cls: recorder(cls) for cls in classes}
     for cls, read in replaced.items():
-        cls.__getattribute__ = read  # type: ignore[method-assign]
+        cls.__getattribute__ = read
     try:
         yield
     finally:
@@ -260,4 +263,4 @@ def _recording(
             if original is None:
                 del cls.__getattribute__
             else:
-                cls.__getattribute__ = original  # type: ignore[method-assign]
+                cls.__getattribute__ = original

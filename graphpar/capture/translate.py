@@ -1,5 +1,7 @@
 """An exported program as a graph."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -222,7 +224,7 @@ class _Walker:
 
 def _call_path(stack: Mapping[str, tuple[str, Any]]) -> str:
     """The path of the module that runs, each part with the number of the call if it is not the first: `drop@1`."""
-    path = next(reversed(stack.values()))[0] if stack else ""
+    path = list(stack.values())[-1][0] if stack else ""
     if not path or path.startswith("_empty"):
         return ""
     parts = path.split(".")

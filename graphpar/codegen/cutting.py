@@ -8,6 +8,7 @@ from typing import Any
 from graphpar.codegen.expression import ATOM, Scope, Text, behind, number
 from graphpar.codegen.local import Cuts, blocks
 from graphpar.ir.graph import Node, Size
+from graphpar.ir.states import Shard
 
 
 def slice_(node: Node, scope: Scope) -> Text:
@@ -33,7 +34,7 @@ def _bound(bound: Any, x: Node, dim: int, scope: Scope) -> Any:
     """An offset along a global axis as one along the local axis."""
     if not isinstance(bound, int) or bound == 0:
         return bound
-    axis, local = (x.axes or ())[dim], scope.local(x)
+    axis, local = x.named[dim], scope.local(x)
     seen, here = 0, 0
     whole = Cuts(local.mesh, {})
     for segment in axis.segments:
@@ -69,7 +70,7 @@ def cut_all(node: Node, scope: Scope) -> str:
     text = scope.operand(x).inside(ATOM)
     if node.op == "piece":
         return f"{text}.chunk({node.attrs['count']}, dim={dim})"
-    axis, local = (x.axes or ())[node.attrs["dim"]], scope.local(x)
+    axis, local = x.named[node.attrs["dim"]], scope.local(x)
     if len(axis.segments) == len(node.attrs["sizes"]):
         sizes = [local.product(s) for s in axis.segments]
     else:
@@ -91,11 +92,11 @@ def transition(node: Node, scope: Scope) -> Text:
     if factor is None:
         return Text(f"{name}({text.text}, {axis})")
     before, after = scope.local(x), scope.local(node)
-    dim = next(i for i, a in enumerate(x.axes or ()) if any(f.id == factor for f in a.factors))
+    dim = next(i for i, a in enumerate(x.named) if any(f.id == factor for f in a.factors))
     cut = before if hasattr(have, "factor") else after
-    count = blocks((x.axes or ())[dim], factor, cut)
+    count = blocks(x.named[dim], factor, cut)
     where = f"dim={dim}" + (f", blocks={_count(count, node, scope)}" if count != 1 else "")
-    whole = next(f for f in (x.axes or ())[dim].factors if f.id == factor)
+    whole = next(f for f in x.named[dim].factors if f.id == factor)
     parts = cut.parts(whole)
     if not isinstance(whole.size, int) or whole.size % parts == 0:
         return Text(f"{name}({text.text}, {axis}, {where})")
@@ -123,9 +124,11 @@ def _all_to_all(node: Node, x: Node, scope: Scope, name: str, axis: str) -> Text
     text, options, behind = scope.operand(x).text, [""], ""
     before, after = scope.local(x), scope.local(node)
     for word, state, local in (("split", want, after), ("concat", have, before)):
-        dim = next(i for i, a in enumerate(x.axes or ()) if any(f.id == state.factor for f in a.factors))
-        whole = next(f for f in (x.axes or ())[dim].factors if f.id == state.factor)
-        count = blocks((x.axes or ())[dim], state.factor, local)
+        if not isinstance(state, Shard):
+            raise ValueError(f"an exchange from {have} to {want} is none")
+        dim = next(i for i, a in enumerate(x.named) if any(f.id == state.factor for f in a.factors))
+        whole = next(f for f in x.named[dim].factors if f.id == state.factor)
+        count = blocks(x.named[dim], state.factor, local)
         options.append(f"{word}_dim={dim}")
         options += [f"{word}_blocks={_count(count, node, scope)}"] if count != 1 else []
         if isinstance(whole.size, int) and whole.size % local.parts(whole):

@@ -144,7 +144,7 @@ def expand(node: Node, scope: Scope) -> Text:
     lead = node.rank - x.rank
     local = scope.local(node)
     sizes = [
-        "-1" if i >= lead and x.shape[i - lead] == size else scope.size(local.axis((node.axes or ())[i]), of=node)
+        "-1" if i >= lead and x.shape[i - lead] == size else scope.size(local.axis(node.named[i]), of=node)
         for i, size in enumerate(node.shape)
     ]
     return Text(f"{scope.operand(x).inside(ATOM)}.expand({', '.join(sizes)})")
@@ -202,7 +202,7 @@ def triangle(node: Node, scope: Scope) -> Text:
 
 def repeat_interleave(node: Node, scope: Scope) -> Text:
     local = scope.local(node)
-    last = (node.axes or ())[node.attrs["dim"]].factors[-1]
+    last = node.named[node.attrs["dim"]].factors[-1]
     x = arg(node, 0, scope).inside(ATOM)
     return Text(f"{x}.repeat_interleave({local.size(last)}, dim={behind(node.attrs['dim'], node.rank)})")
 

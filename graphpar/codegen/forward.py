@@ -242,7 +242,7 @@ class _Writer:
             if self.variables.holder.get(self.variables.names[value]) is not value:
                 continue
             local = self.program.cuts(value)
-            for dim, axis in enumerate(value.axes or ()):
+            for dim, axis in enumerate(value.named):
                 if axis.plain and len(axis.product) == 1 and axis.product[0].size == symbol:
                     parts = local.parts(axis.product[0])
                     return f"{self.variables.names[value]}.shape[{dim}]", _stand_in(symbol) * parts
@@ -253,11 +253,7 @@ class _Writer:
         return name
 
     def stream(self, node: Node) -> tuple[str, str]:
-        view = (
-            (*(node.operands[0].axes or ())[:-1], (node.operands[1].axes or ())[-2])
-            if node.op == "sdpa"
-            else node.axes or ()
-        )
+        view = (*node.operands[0].named[:-1], node.operands[1].named[-2]) if node.op == "sdpa" else node.named
         local = self.program.cuts(node)
         cut: list[str] = []
         names: list[str] = []

@@ -38,7 +38,7 @@ def cross_entropy(node: Node, scope: Scope) -> Text:
     options = f", ignore_index={a['ignore']}" if a["ignore"] != -100 else ""
     options += f", label_smoothing={number(a['smoothing'])}" if a["smoothing"] else ""
     if split := a.get("split"):
-        (classes, *_) = [f for x in (node.operand_axes or ())[0] or () for f in x.factors][-1:]
+        (classes, *_) = [f for x in node.views[0] or () for f in x.factors][-1:]
         name = scope.need("vocab_cross_entropy")
         options += ', reduction="none"' if a["reduction"] == "none" else ""
         loss = f"{name}({logits}, {labels}, {scope.axis(split)}, vocab={classes.size}{options})"

@@ -231,7 +231,7 @@ class _Members:
     def tensor(self, node: Node) -> tuple[str, str]:
         program, info = self.owner.program, self.info(node)
         local = program.cuts(node)
-        sizes = [str(local.axis(a)) for a in node.axes or ()]
+        sizes = [str(local.axis(a)) for a in node.named]
         options = [f'sharded="{" ".join(axes)}"'] if (axes := _sharding(node, program)) else []
         if node.op == "buffer":
             dtype = f"dtype=torch.{node.dtype}"
@@ -241,7 +241,7 @@ class _Members:
         options += ["trainable=False"] if not info.trainable else []
         padded = [
             f"{f.size} padded to {local.size(f) * local.parts(f)}"
-            for a in node.axes or ()
+            for a in node.named
             for f in a.factors
             if isinstance(f.size, int) and f.size % local.parts(f)
         ]

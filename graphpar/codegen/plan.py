@@ -64,7 +64,7 @@ def _input(node: Node, program: Program) -> dict[str, Any]:
     local = program.cuts(node)
     cut = {
         str(dim): [m for f in axis.factors for m in local.by_factor.get(f.id, ())]
-        for dim, axis in enumerate(node.axes or ())
+        for dim, axis in enumerate(node.named)
     }
     return {
         "name": node.attrs["name"],
@@ -91,7 +91,7 @@ def _is_positions(node: Node) -> bool:
 def _reach(node: Node) -> int:
     table, ids = node.operands
     offset = sum(int(a) for n in _chain(ids) if n.op == "add" for a in n.args if isinstance(a, int))
-    return int(table.shape[0]) - offset  # type: ignore[arg-type]
+    return int(table.shape[0]) - offset
 
 
 def _multiple(graph: Graph, program: Program) -> int:
@@ -99,7 +99,7 @@ def _multiple(graph: Graph, program: Program) -> int:
     most = 1
     for node in graph.nodes:
         local = program.cuts(node)
-        for axis in node.axes or ():
+        for axis in node.named:
             for factor in axis.factors:
                 if factor.name == "seq":
                     most = max(most, local.parts(factor))
@@ -120,10 +120,10 @@ def _tensor(graph: Graph, node: Node, name: str, program: Program) -> dict[str, 
     info, local = graph.tensors[name], program.cuts(node)
     entry: dict[str, Any] = {
         "shape": list(info.shape),
-        "local_shape": [local.axis(a) for a in node.axes or ()],
+        "local_shape": [local.axis(a) for a in node.named],
         "dtype": info.dtype,
         "axes": program.shape(node),
-        "dims": [_dim(a, local) for a in node.axes or ()],
+        "dims": [_dim(a, local) for a in node.named],
     }
     if info.aliases:
         entry["aliases"] = list(info.aliases)
@@ -147,7 +147,7 @@ def _dim(axis: Axis, local: Cuts) -> list[list[list[Any]]]:
 
 
 def _whole(size: Size, parts: int) -> int:
-    return int(size) * parts  # type: ignore[arg-type]
+    return int(size) * parts
 
 
 # ---------------------------------------------------------------- collectives
@@ -243,7 +243,7 @@ def _rule(rule: LayoutRule | None) -> dict[str, Any] | None:
 def _elements(node: Node, program: Program) -> str:
     local = program.cuts(node)
     total: Size = 1
-    for axis in node.axes or ():
+    for axis in node.named:
         total = total * local.axis(axis)
     return str(total)
 
@@ -251,7 +251,7 @@ def _elements(node: Node, program: Program) -> str:
 def _rows(node: Node, program: Program) -> str:
     local = program.cuts(node)
     total: Size = 1
-    for axis in (node.axes or ())[:-1]:
+    for axis in node.named[:-1]:
         total = total * local.axis(axis)
     return str(total)
 

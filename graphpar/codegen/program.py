@@ -27,7 +27,7 @@ class Program:
 
     def shape(self, node: Node) -> str:
         """The named local shape of a value, with what is still pending."""
-        text = spell_all(tuple(map(_sized, node.axes or ())), self.cuts(node).marks()) or "scalar"
+        text = spell_all(tuple(map(_sized, node.named)), self.cuts(node).marks()) or "scalar"
         pending = [a for a, s in (node.state or {}).items() if isinstance(s, Partial) and self.mesh[a] > 1]
         return f"{text}   partial({', '.join(pending)})" if pending else text
 

@@ -25,7 +25,7 @@ class Group:
 
 def reshape(node: Node, x: Node, before: Cuts, after: Cuts, say: Callable[[Size], str]) -> str:
     """The method call that turns `x` into the shape of `node`; sizes are local and recomputed, never copied."""
-    old, new = x.axes or (), node.axes or ()
+    old, new = x.named, node.named
     changed = [g for g in groups(old, new) if g.changes]
     if len(changed) == 1:
         text = _one(changed[0], x, old, new, after, say)

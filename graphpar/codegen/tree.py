@@ -235,7 +235,7 @@ class _Builder:
 
     def rank(self, node: Node) -> tuple[int, int]:
         """Carried values first, then others of the batch, then the rest, parameters last; each in program order."""
-        batch = any(f.name == "batch" for a in node.axes or () for f in a.factors)
+        batch = any(f.name == "batch" for a in node.named for f in a.factors)
         kind = 0 if node.op == "loop_enter" else 1 if batch else 3 if node.op in LEAVES - {"input"} else 2
         return (kind, self.order[node])
 

@@ -63,6 +63,16 @@ class Node:
         return tuple(a for a in self.args if isinstance(a, Node))
 
     @property
+    def named(self) -> tuple[Axis, ...]:
+        """The named axes; none before naming."""
+        return self.axes or ()
+
+    @property
+    def views(self) -> tuple[tuple[Axis, ...] | None, ...]:
+        """The axes under which the op sees each operand; none before naming."""
+        return self.operand_axes or ()
+
+    @property
     def rank(self) -> int:
         """Number of dimensions."""
         return len(self.shape)

@@ -103,10 +103,10 @@ class Atoms:
         while a and b:
             x, y = a[at], b[at]
             if x == y or self.related(x, y):
-                a.pop(at), b.pop(at)
+                del a[at], b[at]
             elif self.size[x] == self.size[y]:
                 self._union(x, y)
-                a.pop(at), b.pop(at)
+                del a[at], b[at]
             elif not self._split(x, y, first=first):
                 break
             a, b = self.resolve(a), self.resolve(b)
@@ -179,7 +179,7 @@ class Atoms:
         for segment in segments:
             size = self.total(segment)
             inner = [b for b in bounds if offset < b < offset + size]
-            fresh += self._cut_segment(segment, [b - offset for b in inner]) if inner else [segment]
+            fresh += self._cut_segment(segment, [b - int(offset) for b in inner]) if inner else [segment]
             offset += size
         if len(fresh) > 1:
             self.sum[root] = tuple(fresh)

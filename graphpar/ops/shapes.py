@@ -69,9 +69,9 @@ def _covered(segments: Sequence[Product], start: int, stop: int, atoms: Atoms) -
     offset = 0
     for segment in segments:
         size = atoms.total(segment)
-        if start <= offset and offset + size <= stop:  # type: ignore[operator]
+        if start <= offset and offset + size <= stop:
             inside.append(segment)
-        offset += size  # type: ignore[assignment]
+        offset += size
     if len(inside) == 1:
         return inside[0]
     joined = atoms.new(stop - start)
@@ -82,8 +82,8 @@ def _covered(segments: Sequence[Product], start: int, stop: int, atoms: Atoms) -
 def _block(axis: list[int], start: int, stop: int, atoms: Atoms) -> tuple[Product, Sequence[int]]:
     """A slice of a product at block boundaries cuts its leading factor."""
     inner = atoms.total(axis[1:])
-    if start % inner == 0 and stop % inner == 0:  # type: ignore[operator]
-        if stop - start == inner:  # type: ignore[operator]
+    if start % inner == 0 and stop % inner == 0:
+        if stop - start == inner:
             return tuple(axis[1:]), axis[:1]
         atoms.cut(axis[0], (start // inner, stop // inner))  # type: ignore[operator]
         return (*_covered(atoms.segments(axis[0]), start // inner, stop // inner, atoms), *axis[1:]), axis[:1]  # type: ignore[operator]
@@ -162,14 +162,15 @@ def sdpa(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
     """Attention: every query meets every key, so the keys' positions are a second use of seq, needed whole."""
     q, k, v = operands[:3]
     if node.attrs["gqa"] and q[-3] and len(atoms.resolve(k[-3])) > 0:
-        groups = atoms.axis(node.operands[0].shape[-3] // node.operands[1].shape[-3])  # type: ignore[operator]
+        groups = atoms.axis(node.operands[0].shape[-3] // node.operands[1].shape[-3])
         atoms.unify(q[-3], (*k[-3], *groups))
     elif not node.attrs["gqa"]:
         atoms.unify(q[-3], k[-3])
     atoms.unify(k[-3], v[-3])
     atoms.unify(k[-2], v[-2])
     for i in range(len(q) - 3):
-        atoms.unify(q[i], k[i]), atoms.unify(q[i], v[i])
+        atoms.unify(q[i], k[i])
+        atoms.unify(q[i], v[i])
     atoms.unify(q[-1], k[-1])
     own = atoms.resolve(q[-2])
     keys = tuple(atoms.twin(a) if a in own else a for a in atoms.resolve(k[-2]))

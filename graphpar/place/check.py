@@ -81,7 +81,7 @@ def _never(rule: LayoutRule, placed: Placed) -> tuple[str, LayoutRule | None]:
     """Why a rule never claimed anything, and the rule that always came first."""
     named = placed.layout.named
     ids = {g[0] for g in named.dims.get(rule.name, ())}
-    having = [n for n in named.graph.nodes if any(f.id in ids for a in n.axes or () for f in a.factors)]
+    having = [n for n in named.graph.nodes if any(f.id in ids for a in n.named for f in a.factors)]
     first = [r for r in placed.layout.spec.layout if r is not rule and set(r.axes) & set(rule.axes)]
     count = len(having)
     if first:

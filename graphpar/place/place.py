@@ -120,8 +120,8 @@ class _Placer:
     def _factors(self, node: Node, use: Use) -> dict[int, list[Axis]]:
         """The factors that an op may have cut, with the axes of operands and result that contain them."""
         found: dict[int, list[Axis]] = {}
-        views = [v for v in node.operand_axes or () if v is not None]
-        for axes in (*views, node.axes or ()):
+        views = [v for v in node.views if v is not None]
+        for axes in (*views, node.named):
             for axis in axes:
                 for factor in axis.factors:
                     if not factor.constant and factor.base is None:
@@ -169,13 +169,13 @@ class _Placer:
         return made
 
     def _cuts_queries(self, node: Node, claims: Claims) -> bool:
-        queries = (node.axes or ())[-2]
+        queries = node.named[-2]
         return any(f.id == factor for f in queries.factors for factor, _ in claims.values())
 
     def _masked(self, node: Node) -> Node:
         """Causal attention with its mask in the open: a kernel's own mask takes the first query for the first token."""
-        queries, length = (node.axes or ())[-2], node.shape[-2]
-        keys = (node.operand_axes or ())[1]
+        queries, length = node.named[-2], node.shape[-2]
+        keys = node.views[1]
         assert keys is not None
         where = replace(node.origin, names=())
         count = {"start": 0, "stop": length, "step": 1}
@@ -187,7 +187,7 @@ class _Placer:
         for made in (key, query, column, mask):
             self.kinds[made] = "free"
             self.new[made] = self._place(made, Use(frozenset(), frozenset()))
-        views = (*(node.operand_axes or ())[:3], both)
+        views = (*node.views[:3], both)
         masked = replace(node, args=(*node.args[:3], mask), attrs={**node.attrs, "causal": False}, operand_axes=views)
         self.kinds[masked] = self.kinds[node]
         return masked
@@ -219,7 +219,7 @@ class _Placer:
         if axis not in claims:
             return I
         factor = claims[axis][0]
-        if any(f.id == factor for a in node.axes or () for f in a.factors):
+        if any(f.id == factor for a in node.named for f in a.factors):
             return Shard(factor, self.layout.named.factors[factor].name)
         if node.op in CLASSES and self._is_class(node, factor):
             return CLASSES[node.op][1]
@@ -227,7 +227,8 @@ class _Placer:
 
     def _is_class(self, node: Node, factor: int) -> bool:
         at = CLASSES[node.op][0]
-        axes = (node.operand_axes or ())[at] or ()
+        axes = node.views[at]
+        assert axes is not None
         axis = axes[0] if node.op == "embedding" else axes[-1]
         return any(f.id == factor for f in axis.factors)
 
@@ -254,7 +255,7 @@ class _Placer:
     # ------------------------------------------------------------ operands
 
     def _converted(self, arg: Node, node: Node, index: int, claims: Claims, passing: set[str]) -> Node:
-        view = (node.operand_axes or ())[index] if node.operand_axes else None
+        view = node.views[index] if node.operand_axes else None
         value = self.new[arg]
         want: dict[str, State] = {}
         for axis in self._axes():

@@ -36,8 +36,10 @@ def is_causal(expression: Expr, rank: int) -> bool:
     query, key = INDEX[rank - 2], INDEX[rank - 1]
     if not isinstance(expression, Relational) or isinstance(expression, (sympy.Eq, sympy.Ne)):
         return False
-    strict = isinstance(expression, (sympy.StrictLessThan, sympy.StrictGreaterThan))
-    return sympy.expand(expression.lts - expression.gts) + int(strict) == key - query
+    sides: list[Any] = list(expression.args)
+    low, high = sides if isinstance(expression, (sympy.Le, sympy.Lt)) else reversed(sides)
+    strict = isinstance(expression, (sympy.Lt, sympy.Gt))
+    return sympy.expand(low - high) + int(strict) == key - query
 
 
 def _aligned(node: Node, values: Sequence[Any]) -> list[Any]:
@@ -208,7 +210,8 @@ def _fold_relation(relation: Any) -> Any:
         and isinstance(relation.lhs, sympy.Piecewise)
         and relation.rhs.is_number
     ):
-        branches = [(relation.func(value, relation.rhs), condition) for value, condition in relation.lhs.args]
+        cases: Any = relation.lhs.args
+        branches = [(relation.func(value, relation.rhs), condition) for value, condition in cases]
         if all(value in (sympy.true, sympy.false) for value, _ in branches) and len(branches) == 2:
             (first, condition), (second, _) = branches
             return first if first == second else condition if first == sympy.true else sympy.Not(condition)
