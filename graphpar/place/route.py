@@ -63,7 +63,8 @@ def _traded(
         new = want[axis]
         if isinstance(old, Shard) and isinstance(new, Shard) and old.factor != new.factor:
             before, after = lists[old.factor][0][kept[old.factor] :], lists[new.factor][1][kept[new.factor] :]
-            if before == [axis] and after == [axis]:
+            leaving = lists[new.factor][0][kept[new.factor] :]
+            if before == [axis] and after == [axis] and not leaving:
                 found.append(axis)
     return found
 
