@@ -19,6 +19,16 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+# Ops that only give a tensor values: on one without storage there is nothing to do.
+_FILLS = frozenset(
+    {
+        torch.ops.aten.normal_.default,
+        torch.ops.aten.uniform_.default,
+        torch.ops.aten.zero_.default,
+        torch.ops.aten.fill_.Scalar,
+    }
+)
+
 
 @dataclass(frozen=True)
 class Built:
@@ -52,7 +62,8 @@ class _Recorder(TorchDispatchMode):
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        result = func(*args, **kwargs)
+        filled = func in _FILLS and isinstance(args[0], FakeTensor)
+        result = args[0] if filled else func(*args, **kwargs)
         if isinstance(result, Tensor) or (
             isinstance(result, (tuple, list)) and any(isinstance(r, Tensor) for r in result)
         ):

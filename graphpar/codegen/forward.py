@@ -67,7 +67,21 @@ class _Writer:
         for item in self.items:
             if isinstance(item, Statement) and self._may_nest(item.node):
                 found.add(item.node)
+        while late := self._out_of_order(found):
+            found -= late
         return found
+
+    def _out_of_order(self, nested: set[Node]) -> set[Node]:
+        """Nested ops that would run at another time than in the source: gradients would add up in another order."""
+        late: set[Node] = set()
+        for item in self.items:
+            if isinstance(item, Statement) and item.node not in nested:
+                order = [self.statement_of[n] for n in _evaluated(item.node, nested)]
+                last = self.statement_of[item.node]
+                late |= {n for n in _evaluated(item.node, nested) if self.statement_of[n] < last - len(order)}
+                if not late and order != sorted(order):
+                    late |= set(_evaluated(item.node, nested))
+        return late
 
     def _may_nest(self, node: Node) -> bool:
         users = self.program.users[node]
@@ -278,6 +292,11 @@ class _Writer:
             if self.variables.holder.get(name) is value:
                 return f"{name}.device"
         return "self.device"
+
+
+def _evaluated(node: Node, nested: set[Node]) -> list[Node]:
+    """The ops nested in a statement, in the order in which Python evaluates them."""
+    return [n for a in node.operands if a in nested for n in (*_evaluated(a, nested), a)]
 
 
 def attribute(name: str, path: str) -> str:

@@ -53,7 +53,7 @@ MUTANTS = [
     Mutant("half the gradient", PLAIN, "/ count", "/ count / 2", "gradients"),
     Mutant("another label is ignored", PLAIN, "ignore_index=-1", "ignore_index=-100", "one step"),
     Mutant("bias before the sum", PLAIN, r"proj = F.linear\(y, self.proj.weight\)", "proj = F.linear(y, self.proj.weight, self.proj.bias)", "loss"),
-    Mutant("no mask", PLAIN, r"self.bias\[:, :, :x.shape\[1\]\]\[..., :x.shape\[1\]\] == 0", "False * self.bias[:, :, :x.shape[1]][..., :x.shape[1]] == 1", "loss", "att"),
+    Mutant("no mask", PLAIN, r"position.unsqueeze\(-1\) < position", "position < position", "loss", "att"),
     Mutant("heads in the wrong order", PLAIN, r"k = key.unflatten\(-1, \(-1, 8\)\)", "k = key.unflatten(-1, (-1, 8)).flip(2)", "loss", "in blocks.0.attn"),
     Mutant("another constant", PLAIN, "0.044715", "0.044714", "gradients", "blocks.0.mlp.1"),
     Mutant("float32 inside", PLAIN, r"x = x \+ resid_drop", "x = (x.float() + resid_drop).double()", "gradients"),
