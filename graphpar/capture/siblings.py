@@ -63,7 +63,7 @@ def group(model: nn.Module, apart: Collection[str] = ()) -> Siblings:
         if not isinstance(modules, (nn.ModuleList, nn.Sequential)) or any(path.startswith(p) for p in inside):
             continue
         structures = [_structure(member, uses) for member in modules]
-        if len(set(structures)) == len(structures) or path in apart or _share(modules):
+        if len(set(structures)) == len(structures) or path in apart or _share(modules) or not _blocks(modules):
             continue
         inside.append(f"{path}.")
         leaders: dict[object, int] = {}
@@ -110,6 +110,12 @@ def folded(model: nn.Module, siblings: Siblings, *, hollow: bool) -> Iterator[No
             stack.callback(member.__dict__.pop, "forward")
         stack.enter_context(_recording(model, watched, siblings.reads))
         yield
+
+
+def _blocks(modules: Iterable[nn.Module]) -> bool:
+    """Whether some member is made of modules. A row of single layers is no loop: what goes in and what comes out of
+    each would have to be the same dimension, which equal sizes do not say."""
+    return any(next(member.children(), None) is not None for member in modules)
 
 
 def _share(modules: Iterable[nn.Module]) -> bool:

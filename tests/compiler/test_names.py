@@ -81,7 +81,6 @@ def equal() -> nn.Module:
     return model
 
 
-@pytest.mark.xfail(strict=True, reason="where every size is the same, d_ff is taken for d_model")
 def test_sizes_that_coincide_give_no_other_names() -> None:
     """Every dimension has size 8, and still each has its own name."""
     assert axes_of(named_of(equal())) == {
