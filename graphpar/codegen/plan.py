@@ -40,6 +40,7 @@ def plan(
         "inputs": [_input(n, program) for n in graph.inputs if n.attrs["name"] != COUNT],
         "count": labels is not None,
         "adds_up": plain_mean(graph),
+        "rng": spec.numerics.rng,
         "ignore_index": labels.ignore if labels else -100,
         "labels": "same" if labels and any(n.op in ("pad", "slice") for n in _chain(labels.value)) else "next",
         "vocab": named.sizes().get("vocab"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from graphpar.errors import Diagnostic, Span
 from graphpar.ir.graph import Node
@@ -17,7 +17,37 @@ def check_named(named: Named, spec: Spec) -> tuple[Diagnostic, ...]:
     """Names in the spec that the model does not have, and ops of the model that have no rule."""
     sizes = named.sizes()
     where = {n: named.why.get(n, "") for n in sizes}
-    return (*check_names(spec, sizes, where, model_names(named)), *unknown_ops(named, spec))
+    return (*check_names(spec, sizes, where, model_names(named)), *unknown_ops(named, spec), *unkept(spec, sizes))
+
+
+def unkept(spec: Spec, sizes: Mapping[str, int | None]) -> Iterable[Diagnostic]:
+    """Words of the language that nothing acts on yet, and declared multiples that do not hold."""
+    words = {"grad_reduce_dtype": spec.numerics.grad_reduce_dtype, "deterministic": spec.numerics.deterministic or None}
+    for word in (w for w, value in words.items() if value is not None):
+        yield _not_yet(f"numerics.{word}", None, f"delete `{word}`")
+    for name, dim in spec.dims.items():
+        size = sizes.get(name)
+        if dim.equals is not None:
+            yield _not_yet(f"dims.{name}.is", dim.span, f"delete `is` of `{name}`")
+        if dim.multiple_of and size is not None and size % dim.multiple_of:
+            above = -(-size // dim.multiple_of) * dim.multiple_of
+            yield Diagnostic(
+                "size-mismatch",
+                dim.span,
+                f"`{name}` = {size} is no multiple of {dim.multiple_of}",
+                why=(f"{size} mod {dim.multiple_of} = {size % dim.multiple_of}",),
+                fix=f"delete `multiple_of`, or build the model with `{name}` = {above}",
+            )
+
+
+def _not_yet(what: str, span: Span | None, fix: str) -> Diagnostic:
+    return Diagnostic(
+        "not-available",
+        span,
+        f"`{what}` is not available in this version",
+        why=("a word that changes nothing would be a promise that is not kept",),
+        fix=fix,
+    )
 
 
 def model_names(named: Named) -> ModelNames:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from graphpar.runtime.random import Rng
 from graphpar.runtime.shards import Dims, mesh_axes, read_dims
 
 
@@ -64,6 +65,7 @@ class Plan:
     vocab: int | None
     max_seq: int | None
     seq_multiple: int  # the sequence length divides by this
+    rng: Rng = "statistical"  # whether dropout's masks are those of one device
     adds_up: bool = True  # the loss of a batch is the sum over its parts, given their common count
 
     @property
@@ -122,6 +124,7 @@ def _plan(document: dict[str, Any]) -> Plan:
         vocab=document.get("vocab"),
         max_seq=document.get("max_seq"),
         seq_multiple=document.get("seq_multiple", 1),
+        rng=document.get("rng", "statistical"),
         adds_up=document.get("adds_up", True),
     )
 
