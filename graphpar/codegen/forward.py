@@ -15,7 +15,6 @@ from graphpar.codegen.tree import Body, Call, Item, LoopCall, Statement, reads
 from graphpar.codegen.variables import Variables, wishes
 from graphpar.ir.graph import Node, Size, plain
 
-WIDTH = 88
 _OWN_LINE = frozenset(
     {"linear", "sdpa", "embedding", "layer_norm", "rms_norm", "cross_entropy", "dropout", "matmul", "softmax", "arange"}
 )
