@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from graphpar.runtime.tape import Op, Tensors
+
 # Ops that only give a tensor values: on one without storage there is nothing to do.
 _FILLS = frozenset(
     {
@@ -151,22 +153,22 @@ def replay(tape: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
     Meant for buffers: values that depend on random draws come out as for an arbitrary seed.
     """
     wanted = {tape["state"][name] for name in names}
-    ops = _needed(tape["ops"], wanted)
-    values: dict[int, Any] = {}
+    ops = [Op(op["op"], op["args"], op["kwargs"], tuple(op["out"])) for op in tape["ops"]]
+    values: Tensors = {}
     with torch.no_grad():
-        for op in ops:
-            _run(op, values)
+        for op in _needed(ops, wanted):
+            op.run(values, "cpu")
     return {name: values[tape["state"][name]] for name in names}
 
 
-def _needed(ops: Sequence[Mapping[str, Any]], wanted: set[int]) -> list[Mapping[str, Any]]:
+def _needed(ops: Sequence[Op], wanted: set[int]) -> list[Op]:
     groups = _Groups()
     for op in ops:
-        for out in op["out"]:
-            for source in _tensors(op["args"]):
+        for out in op.out:
+            for source in op.arguments:
                 groups.join(out, source)
     roots = {groups.find(w) for w in wanted}
-    return [op for op in ops if any(groups.find(o) in roots for o in op["out"])]
+    return [op for op in ops if any(groups.find(o) in roots for o in op.out)]
 
 
 class _Groups:
@@ -182,35 +184,3 @@ class _Groups:
 
     def join(self, a: int, b: int) -> None:
         self.parent[self.find(a)] = self.find(b)
-
-
-def _tensors(value: Any) -> list[int]:
-    if isinstance(value, dict):
-        return [value["tensor"]] if "tensor" in value else []
-    if isinstance(value, list):
-        return [t for v in value for t in _tensors(v)]
-    return []
-
-
-def _run(op: Mapping[str, Any], values: dict[int, Any]) -> None:
-    if op["op"] == "init.trunc_normal_":
-        function: Any = nn.init.trunc_normal_
-    else:
-        namespace, name, overload = op["op"].split(".")
-        function = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-    result = function(*_decode(op["args"], values), **{k: _decode(v, values) for k, v in op["kwargs"].items()})
-    for out, value in zip(op["out"], result if isinstance(result, (tuple, list)) else (result,), strict=True):
-        values[out] = value
-
-
-def _decode(value: Any, values: Mapping[int, Any]) -> Any:
-    if isinstance(value, list):
-        return [_decode(v, values) for v in value]
-    if isinstance(value, dict):
-        if "tensor" in value:
-            return values[value["tensor"]]
-        if "constant" in value:
-            return torch.tensor(value["constant"], dtype=getattr(torch, value["dtype"])).reshape(value["shape"])
-        (word,) = value.values()
-        return getattr(torch, word)
-    return value
