@@ -12,7 +12,7 @@ import yaml
 import zoo
 
 from graphpar.capture.capture import Signature
-from graphpar.compile import compile_captured
+from graphpar.compiler import compile_captured
 from graphpar.language.parse import parse_spec
 from graphpar.language.schema import Spec
 from graphpar.verify.origin import Origin

@@ -11,7 +11,7 @@ import pytest
 from compiled_zoo import origin, parsed, told, verified
 from zoo import MODELS, SPECS, spec
 
-from graphpar.compile import compile_captured
+from graphpar.compiler import compile_captured
 from graphpar.errors import GraphparError
 from graphpar.verify.verify import Options
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import redirect_stdout
 from pathlib import Path
-from sys import stderr
 
 import click
 
-from graphpar import library
-from graphpar.cli.folder import check_folder, write_folder
+from graphpar.builds.make import make
 from graphpar.cli.outcome import say_json
-from graphpar.cli.specs import read_spec, with_ranks
-from graphpar.cli.standalone import with_runtime
 
 
 @click.command("compile")
@@ -40,34 +35,8 @@ def command(
     MODEL  model.py   model.py:GPT   package.module:GPT   a folder with a Hugging Face config.json
     SPEC   a YAML file, or the name of a spec that graphpar ships
     """
-    read = with_ranks(read_spec(spec), world)
-    folders = (passes,) if passes else ()
-    library.passes(folders)  # that they can be found is known before the seconds that follow
-    folder = output or Path("build") / f"{_stem(model)}-{Path(spec).stem}"
-    check_folder(folder, force=force)
-
-    from graphpar.compile import compile_captured
-    from graphpar.explain.summary import summarize
-    from graphpar.sources.captured import capture_source
-    from graphpar.sources.coverage import assumed
-    from graphpar.sources.door import open_model
-
-    with redirect_stdout(stderr):  # stdout is ours alone, whatever the model prints
-        source = open_model(model, read.model)
-        captured = capture_source(source)
-    record = {**source.record(folder), "spec_file": Path(read.path).name}
-    build = compile_captured(captured, read, record, folders)
-    files = with_runtime(build.files) if standalone else build.files
-    write_folder(folder, files, build.plan)
-
-    summary = summarize(build.plan, build.placed, read, (*source.said, *assumed(captured)), folder)
+    summary = make(model, spec, output, world=world, standalone=standalone, passes=passes, force=force)
     if as_json:
         say_json(summary.to_json())
     else:
         summary.show()
-
-
-def _stem(model: str) -> str:
-    """A short name for a model: its class or function if given, else its file or folder."""
-    path, _, name = model.rpartition(":") if ":" in model else (model, "", "")
-    return name or Path(path).resolve().stem

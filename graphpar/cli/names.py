@@ -8,8 +8,8 @@ from sys import stderr
 
 import click
 
+from graphpar.builds.specs import read_spec
 from graphpar.cli.outcome import say_json
-from graphpar.cli.specs import read_spec
 from graphpar.errors import raise_if_any
 
 
@@ -25,7 +25,7 @@ def command(model: str, spec: str | None, passes: Path | None, as_json: bool) ->
     """
     read = read_spec(spec) if spec else None
 
-    from graphpar.compile import simplify
+    from graphpar.compiler import simplify
     from graphpar.explain.names import names
     from graphpar.names.named import name
     from graphpar.place.check import check_named

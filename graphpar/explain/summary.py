@@ -15,6 +15,8 @@ from graphpar.explain.traffic import Tokens, Traffic, tokens, traffic
 from graphpar.language.schema import Spec
 from graphpar.place.place import Placed
 
+HOST = 8  # ranks: what most hosts with several accelerators have
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -105,8 +107,16 @@ def summarize(plan: Mapping[str, Any], placed: Placed, spec: Spec, said: Iterabl
         yields=yields(placed),
         said=tuple(said),
         folder=folder,
-        launch=f"torchrun --standalone --nproc-per-node {ranks} {folder / 'train.py'} --data TEXT",
+        launch=f"{torchrun(ranks)} {folder / 'train.py'} --data TEXT",
     )
+
+
+def torchrun(ranks: int) -> str:
+    """How to start so many ranks: on one host, or on several of the usual size."""
+    if ranks <= HOST or ranks % HOST:
+        return f"torchrun --standalone --nproc-per-node {ranks}"
+    several = "--rdzv-backend c10d --rdzv-endpoint FIRST_HOST:29500"
+    return f"torchrun --nnodes {ranks // HOST} --nproc-per-node {HOST} {several}"
 
 
 def _given(spec: Spec) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -64,6 +65,7 @@ def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
     return phase != "forward", axis, kind
 
 
+@cache  # the layers of a deep model say the same
 def _number(elements: str, size: Tokens) -> int:
     symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in ("batch", "seq")}
     value: Any = sympy.parse_expr(elements, local_dict=symbols)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 BUCKET_BYTES = 25 << 20
-LARGE = 1 << 20  # bytes; from here on, to copy a gradient into a bucket costs more than a collective of its own
+LARGE = 4 << 20  # bytes; from here on, to copy a gradient into a bucket costs more than a collective of its own
 
 
 @dataclass(frozen=True)

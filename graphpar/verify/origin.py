@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from graphpar.capture.capture import Captured, Signature, capture
-from graphpar.compile import compile_captured
+from graphpar.compiler import compile_captured
 from graphpar.language.schema import Spec
 from graphpar.verify.program import Batch, Program, read_program
 

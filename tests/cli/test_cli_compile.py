@@ -13,7 +13,10 @@ import pytest
 import torch
 from cli_run import MODELS, graphpar
 
+import graphpar as graphpar_package
+from graphpar.errors import GraphparError
 from graphpar.explain.memory import memory, sharded
+from graphpar.explain.summary import torchrun
 from graphpar.explain.traffic import Tokens, traffic
 from graphpar.runtime import GradientSums, simulate
 
@@ -55,6 +58,27 @@ def test_compiling_twice_gives_the_same_bytes(tmp_path):
     for name in ("one", "two"):
         assert small(tmp_path / name).code == 0
     assert all((tmp_path / "one" / f).read_bytes() == (tmp_path / "two" / f).read_bytes() for f in FILES)
+
+
+def test_the_python_function_does_what_the_command_does(tmp_path):
+    assert small(tmp_path / "one").code == 0
+    spec = MODELS.parent / "specs" / "fine.yaml"
+    summary = graphpar_package.compile(MODELS / "fine.py", spec, tmp_path / "two")
+    assert all((tmp_path / "one" / f).read_bytes() == (tmp_path / "two" / f).read_bytes() for f in FILES)
+    assert summary.folder == tmp_path / "two" and summary.to_json()["ok"]
+
+
+def test_the_python_function_raises_what_the_command_tells(tmp_path):
+    with pytest.raises(GraphparError, match="cannot read the spec"):
+        graphpar_package.compile(MODELS / "fine.py", tmp_path / "missing.yaml", tmp_path / "build")
+    assert not (tmp_path / "build").exists()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"), [(4, "--standalone --nproc-per-node 4"), (64, "--nnodes 8 --nproc-per-node 8")]
+)
+def test_the_line_that_starts_training_names_as_many_ranks(ranks, said):
+    assert said in torchrun(ranks)
 
 
 def test_the_plan_says_what_the_build_was_made_from(build):

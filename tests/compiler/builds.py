@@ -22,7 +22,7 @@ import zoo
 from torch import Tensor, nn
 
 from graphpar.capture.capture import Captured, Signature, capture
-from graphpar.compile import Build, compile_captured
+from graphpar.compiler import Build, compile_captured
 from graphpar.language.parse import parse_spec
 from graphpar.language.schema import Spec
 
@@ -84,7 +84,7 @@ def _captured(name: str, small: bool) -> Captured:
     return capture(model.build, Signature(tuple(model.arguments), model.keywords()))
 
 
-ONES: dict[str, Any] = {"version": 1, "mesh": {"tp": 1}, "layout": [{"d_ff": "tp"}]}
+ONES: dict[str, Any] = {"version": 1, "mesh": {"dp": 1}, "layout": [{"batch": "dp"}]}  # every model has a batch
 
 
 def spec_of(model: Model, spec: str | Mapping[str, Any]) -> Spec:

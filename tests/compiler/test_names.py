@@ -11,7 +11,7 @@ from torch import nn
 from zoo import MODELS, Model, starred
 
 from graphpar.capture.capture import Signature, capture
-from graphpar.compile import simplify
+from graphpar.compiler import simplify
 from graphpar.ir.axes import spell_all
 from graphpar.ir.graph import Graph
 from graphpar.names.named import Named, name

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from zoo import MODELS
 
 from graphpar.capture.capture import Signature, capture
-from graphpar.compile import simplify
+from graphpar.compiler import simplify
 from graphpar.ir.graph import Graph, Node
 from graphpar.rewrite.evaluate import INDEX, functions, is_causal
 from graphpar.rewrite.positions import places, rewrite

@@ -13,7 +13,7 @@ from torch import nn
 from zoo import MODELS, spec
 
 from graphpar.capture.capture import Signature
-from graphpar.compile import compile_captured, compile_model
+from graphpar.compiler import compile_captured, compile_model
 from graphpar.errors import GraphparError, render
 from graphpar.language.parse import parse_spec
 from graphpar.sources.door import open_model

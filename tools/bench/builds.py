@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from graphpar.capture.capture import Signature, capture
-from graphpar.compile import compile_captured
+from graphpar.compiler import compile_captured
 from graphpar.language.parse import parse_spec
 from graphpar.runtime import Mesh
 from graphpar.runtime.initialise import initialise

@@ -1,0 +1,1 @@
+"""Builds: from MODEL and SPEC, as a person names them, to a folder."""

@@ -1,0 +1,58 @@
+"""From a model and a spec, as the command line or a caller names them, to a build in a folder."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stdout
+from pathlib import Path
+from sys import stderr
+from typing import TYPE_CHECKING
+
+from graphpar import library
+from graphpar.builds.folder import check_folder, write_folder
+from graphpar.builds.specs import read_spec, with_ranks
+from graphpar.builds.standalone import with_runtime
+
+if TYPE_CHECKING:
+    from graphpar.explain.summary import Summary
+
+
+def make(
+    model: str,
+    spec: str,
+    output: Path | None = None,
+    *,
+    world: int | None = None,
+    standalone: bool = False,
+    passes: Path | None = None,
+    force: bool = False,
+) -> Summary:
+    """Compile a model into the folder `output`, or build/MODEL-SPEC, and return what is worth saying of it.
+
+    Raises GraphparError with everything that is wrong; then nothing is written.
+    """
+    read = with_ranks(read_spec(spec), world)
+    folders = (passes,) if passes else ()
+    library.passes(folders)  # that they can be found is known before the seconds that follow
+    folder = output or Path("build") / f"{_stem(model)}-{Path(spec).stem}"
+    check_folder(folder, force=force)
+
+    # What follows loads torch; the mistakes above are told at once.
+    from graphpar.compiler import compile_captured
+    from graphpar.explain.summary import summarize
+    from graphpar.sources.captured import capture_source
+    from graphpar.sources.coverage import assumed
+    from graphpar.sources.door import open_model
+
+    with redirect_stdout(stderr):  # stdout is ours alone, whatever the model prints
+        source = open_model(model, read.model)
+        captured = capture_source(source)
+    record = {**source.record(folder), "spec_file": Path(read.path).name}
+    build = compile_captured(captured, read, record, folders)
+    write_folder(folder, with_runtime(build.files) if standalone else build.files, build.plan)
+    return summarize(build.plan, build.placed, read, (*source.said, *assumed(captured)), folder)
+
+
+def _stem(model: str) -> str:
+    """A short name for a model: its class or function if given, else its file or folder."""
+    path, _, name = model.rpartition(":") if ":" in model else (model, "", "")
+    return name or Path(path).resolve().stem
