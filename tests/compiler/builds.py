@@ -89,10 +89,9 @@ ONES: dict[str, Any] = {"version": 1, "mesh": {"dp": 1}, "layout": [{"batch": "d
 
 def spec_of(model: Model, spec: str | Mapping[str, Any]) -> Spec:
     """A spec of the zoo by name, or a document, as the compiler wants it."""
-    document = spec
     if isinstance(spec, str):
-        document = zoo.spec(spec, model) if isinstance(model, zoo.Model) else zoo.SPECS[spec]
-    return parse_spec(yaml.safe_dump(dict(document), sort_keys=False), "spec.yaml")
+        spec = zoo.spec(spec, model) if isinstance(model, zoo.Model) else zoo.SPECS[spec]
+    return parse_spec(yaml.safe_dump(dict(spec), sort_keys=False), "spec.yaml")
 
 
 def compiled(model: Model, spec: str | Mapping[str, Any]) -> Build:

@@ -26,12 +26,12 @@ TOLERANCE = 1e-9  # relative, in float64
 class Result:
     """One step of one rank, or of the source model: the whole batch's loss, the gradient norm, local gradients.
 
-    A parameter that does not train has no gradient: None on a rank, no entry in the source model's result.
+    A parameter that got no gradient, because it does not train, has no entry.
     """
 
     loss: Tensor
     norm: Tensor
-    gradients: Mapping[str, Tensor | None]
+    gradients: Mapping[str, Tensor]
     coordinates: Mapping[str, int]
     executed: tuple[Any, ...] = ()
 
@@ -117,7 +117,8 @@ def run(
         norm = gradient_norm(model, mesh)
         loss = loss.detach()
         total = mesh[data].all_reduce(loss) if data else loss
-        return Result(total, norm, {n: own[n].grad for n in plan["parameters"]}, at, executed)
+        gradients = {n: g for n in plan["parameters"] if (g := own[n].grad) is not None}
+        return Result(total, norm, gradients, at, executed)
 
     return simulate(plan["mesh"], rank, timeout=60)
 
@@ -157,7 +158,7 @@ def _indices(segments: list[Any], mesh: Mapping[str, int], at: Mapping[str, int]
 def differences(build: Build, own: Case) -> dict[str, float]:
     """What differs from one device by more than float64 explains: name -> relative difference, worst rank."""
     reference = own.reference()
-    scale = max(float(g.abs().max()) for g in reference.gradients.values() if g is not None)
+    scale = max(float(g.abs().max()) for g in reference.gradients.values())
     found: dict[str, float] = {}
 
     def note(name: str, difference: float) -> None:
@@ -168,7 +169,7 @@ def differences(build: Build, own: Case) -> dict[str, float]:
         note("loss", abs(float(result.loss / reference.loss) - 1))
         note("norm", abs(float(result.norm / reference.norm) - 1))
         for name, entry in build.plan["parameters"].items():
-            whole, got = reference.gradients[name], result.gradients[name]
+            whole, got = reference.gradients.get(name), result.gradients.get(name)
             if whole is None or got is None:  # not even zeros: an optimizer decays what has a gradient
                 assert whole is got, name
                 continue
@@ -194,10 +195,6 @@ def _unpadded(value: Tensor, entry: Mapping[str, Any], mesh: Mapping[str, int], 
 def same_bits(build: Build, own: Case) -> list[str]:
     """What a build for one device does not compute bit for bit as the source does."""
     (result,) = run(build, own.weights, own.batch, torch.float32)
-    wanted = own.eager.gradients
-    names = [n for n, g in result.gradients.items() if not _equal(g, wanted.get(n))]
+    ours, theirs = result.gradients, own.eager.gradients
+    names = [n for n in {**theirs, **ours} if n not in ours or n not in theirs or not torch.equal(ours[n], theirs[n])]
     return names if torch.equal(result.loss, own.eager.loss) else ["loss", *names]
-
-
-def _equal(a: Tensor | None, b: Tensor | None) -> bool:
-    return a is b if a is None or b is None else torch.equal(a, b)

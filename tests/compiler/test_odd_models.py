@@ -1,0 +1,112 @@
+"""Models that people write and no zoo has: a layout gives what one device gives, or a refusal that is listed here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builds import ONES, SMALL, Small, compiled, layout
+from parity import case, differences, same_bits
+
+from graphpar.errors import GraphparError
+
+MODELS = sorted(path.stem for path in SMALL.glob("*.py") if path.stem != "parts")
+
+SPECS: dict[str, dict[str, Any]] = {
+    "tp2": layout({"tp": 2}, "heads tp", "d_ff tp", "vocab tp"),
+    "tp2+sp": layout({"tp": 2}, "heads tp", "d_ff tp", "vocab tp", "seq tp"),
+    "dp2": layout({"dp": 2}, "batch dp"),
+    "d2": layout({"d": 2}, "d_model d"),  # the residual stream is cut
+}
+
+EVERYWHERE = ("one device", *SPECS)
+NO_FEED_FORWARD: dict[str, str] = dict.fromkeys(("tp2", "tp2+sp"), "unknown-dimension")  # nothing is called d_ff
+NO_STREAM = NO_FEED_FORWARD | {"d2": "unknown-dimension"}  # nor d_model
+
+REFUSED: dict[str, dict[str, str]] = {
+    "joined_positions": NO_FEED_FORWARD,
+    "last_token": dict.fromkeys(EVERYWHERE, "several-means"),
+    "loss_gather": dict.fromkeys(EVERYWHERE, "no-op-rule"),
+    "loss_nll": dict.fromkeys(EVERYWHERE, "no-op-rule"),
+    "loss_z": dict.fromkeys(EVERYWHERE, "no-op-rule"),
+    "no_output_projection": NO_STREAM,
+    "sinusoids": NO_STREAM,
+    "square": NO_FEED_FORWARD,  # d_model on both sides
+    "tied_mlp": NO_FEED_FORWARD,
+}
+
+SQUARE = "a matrix whose two sides are one dimension is cut on both by one axis: the blocks off the diagonal are lost"
+SUMMED_TWICE = "a loss that is whole on every data rank is reported times the number of data ranks"
+MISTAKES: dict[tuple[str, str], str] = {
+    ("square", "d2"): SQUARE,
+    ("loss_masked", "dp2"): SUMMED_TWICE,
+    ("loss_own_count", "dp2"): SUMMED_TWICE,
+}
+
+# What is not the source's bits on one device.
+ROUNDED = {
+    "loss_smooth": "torch divides each of two parts by the count, the program their sum",
+}
+
+# The feed-forward's dimension given a name by hand: what a spec can do where nothing is recognised.
+NAMED: dict[str, dict[str, str]] = {
+    "joined_positions": {"up.weight": "d_ff d_model", "up.bias": "d_ff", "down.weight": "d_model d_ff"},
+    "no_output_projection": {
+        "up.weight": "d_ff (heads d_head)",
+        "up.bias": "d_ff",
+        "down.weight": "(heads d_head) d_ff",
+    },
+    "sinusoids": {"up.weight": "d_ff (heads d_head)", "up.bias": "d_ff", "down.weight": "(heads d_head) d_ff"},
+    "tied_mlp": {"up.weight": "d_ff d_model", "up.bias": "d_ff"},
+}
+# Where the stream is (heads d_head), heads go before seq everywhere.
+REFUSED_NAMED = dict.fromkeys([("no_output_projection", "tp2+sp"), ("sinusoids", "tp2+sp")], "unused-rule")
+MISTAKES_NAMED = {("no_output_projection", "tp2"): SQUARE}
+
+
+def holds(model: Small, document: dict[str, Any], refused: str | None) -> None:
+    """The build computes what one device computes, or there is none, for this reason and no other."""
+    if refused is None:
+        assert differences(compiled(model, document), case(model)) == {}
+        return
+    with pytest.raises(GraphparError) as caught:
+        compiled(model, document)
+    assert {d.code for d in caught.value.diagnostics} == {refused}
+
+
+def marks(model: str, mistake: str | None) -> list[Any]:
+    """A model is captured in one process; a known mistake is expected, and seen when it is gone."""
+    group = pytest.mark.xdist_group(f"odd-{model}")
+    return (
+        [group] if mistake is None else [group, pytest.mark.xfail(strict=True, raises=AssertionError, reason=mistake)]
+    )
+
+
+cases = [pytest.param(m, s, id=f"{m}-{s}", marks=marks(m, MISTAKES.get((m, s)))) for m in MODELS for s in EVERYWHERE]
+named = [
+    pytest.param(m, s, id=f"{m}-{s}", marks=marks(m, MISTAKES_NAMED.get((m, s))))
+    for m in NAMED
+    for s in ("tp2", "tp2+sp")
+]
+
+
+@pytest.mark.parametrize(("model", "spec"), cases)
+def test_no_layout_of_an_odd_model_changes_a_result(model: str, spec: str) -> None:
+    refused = REFUSED.get(model, {}).get(spec)
+    if spec != "one device":
+        holds(Small(model), SPECS[spec], refused)
+    elif refused is not None:
+        holds(Small(model), ONES, refused)
+    else:
+        other = same_bits(compiled(Small(model), "ones"), case(Small(model)))
+        assert bool(other) == (model in ROUNDED), other
+
+
+@pytest.mark.parametrize(("model", "spec"), named)
+def test_a_name_given_by_hand_makes_a_layout_possible(model: str, spec: str) -> None:
+    holds(Small(model), SPECS[spec] | {"names": NAMED[model]}, REFUSED_NAMED.get((model, spec)))
+
+
+def test_the_tables_speak_of_models_that_exist() -> None:
+    spoken = {*REFUSED, *ROUNDED, *NAMED, *(m for m, _ in (*MISTAKES, *MISTAKES_NAMED, *REFUSED_NAMED))}
+    assert spoken <= set(MODELS)
