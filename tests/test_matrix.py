@@ -120,6 +120,7 @@ illegal = [case(m.name, s, name=f"{m.name}-{s}") for m in MODELS.values() for s 
 def test_no_layout_changes_a_result(model: str, layout: str, tmp_path) -> None:
     report = verified(model, spec(layout, MODELS[model]), tmp_path, Options(capture=False))
     assert report.passed, told(report)
+    assert report.checks[0].name == "text" and report.checks[0].outcome == "ok", report.checks[0]
 
 
 @every_model
@@ -141,6 +142,7 @@ def test_on_one_device_the_program_is_the_source_bit_for_bit(model: str, tmp_pat
 def test_no_other_layout_changes_a_result_either(model: str, document: dict[str, Any], tmp_path) -> None:
     report = verified(model, document, tmp_path, Options())
     assert report.passed, told(report)
+    assert report.checks[0].name == "text" and report.checks[0].outcome == "ok", report.checks[0]
 
 
 @pytest.mark.parametrize(("model", "layout"), illegal)

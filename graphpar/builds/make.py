@@ -11,8 +11,11 @@ from graphpar import library
 from graphpar.builds.folder import check_folder, write_folder
 from graphpar.builds.specs import read_spec, with_ranks
 from graphpar.builds.standalone import with_runtime
+from graphpar.check.check import check_program
+from graphpar.errors import Diagnostic, GraphparError
 
 if TYPE_CHECKING:
+    from graphpar.compiler import Build
     from graphpar.explain.summary import Summary
 
 
@@ -48,8 +51,23 @@ def make(
         captured = capture_source(source)
     record = {**source.record(folder), "spec_file": Path(read.path).name}
     build = compile_captured(captured, read, record, folders)
+    unproven = proven(build, folder)
     write_folder(folder, with_runtime(build.files) if standalone else build.files, build.plan)
-    return summarize(build.plan, build.placed, read, (*source.said, *assumed(captured)), folder)
+    return summarize(build.plan, build.placed, read, (*source.said, *assumed(captured), *unproven), folder)
+
+
+def proven(build: Build, folder: Path) -> list[str]:
+    """What the text of a program does not prove by itself, each with its line.
+
+    Raises GraphparError if the text is wrong: nothing that was compiled is trusted for having been compiled.
+    """
+    findings = check_program(build.files["model.py"], build.plan)
+    wrong = [finding for finding in findings if finding.followed]
+    if wrong:
+        why = tuple(f"model.py:{f.line}: {f.message}" for f in wrong)
+        message = "the program that graphpar made of this model is wrong: a mistake of graphpar, and nothing is written"
+        raise GraphparError(Diagnostic("wrong-program", None, message, why=why, kind="check"))
+    return [f"not checked from the text, model.py:{f.line}: {f.message}" for f in findings]
 
 
 def _stem(model: str) -> str:

@@ -10,6 +10,7 @@ from graphpar.cli.commands import Commands, Lazy
 COMMANDS = (
     Lazy("compile", "graphpar.cli.compile", "write a distributed program for a model and a spec"),
     Lazy("names", "graphpar.cli.names", "show the named dimensions of every parameter of a model"),
+    Lazy("check", "graphpar.check.command", "prove from its text that the ranks of a build work together"),
     Lazy("verify", "graphpar.verify.command", "prove that a build computes what its model computes"),
     Lazy("visualize", "graphpar.viz.command", "draw a build"),
     Lazy("explain", "graphpar.explain.command", "say why each collective of a build is there"),

@@ -23,6 +23,7 @@ from graphpar.verify.ranks import Initial, Losses, OneStep, Task, Training, simu
 from graphpar.verify.report import Check, Report
 from graphpar.verify.single import Single
 from graphpar.verify.steps import RATES, Dropout
+from graphpar.verify.text import text
 
 MICROBATCHES = 2
 GIB = 1 << 30
@@ -79,6 +80,7 @@ class _Verification:
         self.dropout = Dropout(self.seed, spec.numerics.rng) if "self.training" in program.text else None
 
     def run(self) -> Report:
+        self.check("text", lambda: [text(self.program)])
         self.check("parameters", lambda: [capture_checks.holds_everything(self.program, self.model)])
         if self.options.capture:
             self.capture()

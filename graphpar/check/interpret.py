@@ -1,0 +1,330 @@
+"""What a program does with its tensors, statement by statement.
+
+Programs are straight: assignments, calls of submodules, loops over layers. Whatever else depends on values, on the rank
+or on anything that the text does not say is not followed, and found.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphpar.check import collectives, contraction, pointwise, shapes
+from graphpar.check.dims import Wrong, length
+from graphpar.check.mesh import UNKNOWN, Mesh, Opaque, Unknown
+from graphpar.check.program import Module, Namespace, Text
+from graphpar.check.rules import RULES, Axis, Stream, Trace
+from graphpar.check.value import Value
+
+_ = collectives, contraction, pointwise  # their rules are registered
+
+BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("add", operator.add),
+    ast.Sub: ("subtract", operator.sub),
+    ast.Mult: ("multiply", operator.mul),
+    ast.Div: ("divide", operator.truediv),
+    ast.FloorDiv: ("floor", operator.floordiv),
+    ast.Mod: ("modulo", operator.mod),
+    ast.Pow: ("power", operator.pow),
+    ast.MatMult: ("matmul", operator.matmul),
+    ast.BitAnd: ("and", operator.and_),
+    ast.BitOr: ("or", operator.or_),
+}
+UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
+    ast.USub: ("neg", operator.neg),
+    ast.Invert: ("invert", operator.invert),
+    ast.Not: ("invert", operator.not_),
+}
+OPAQUE = ("device", "dtype")  # of a tensor: the same on every rank, and no rule asks
+CONSTANTS = {
+    "float": float,
+    "int": int,
+    "range": range,
+    "len": len,
+    "min": min,
+    "max": max,
+    "zip": zip,
+    "enumerate": enumerate,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, or not followed, in a line of the text."""
+
+    line: int
+    column: int
+    message: str
+    followed: bool  # False: there is no rule, so nothing is known
+
+
+@dataclass
+class Interpreter:
+    """Runs a program on values; what is wrong is collected in `findings`, once per place and message."""
+
+    text: Text
+    trace: Trace
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def build(self, cls: str, mesh: Mesh, path: str = "") -> Module:
+        """A module and all below it, as its constructor makes them."""
+        module = Module(cls, path)
+        self._run(self.text.classes[cls]["__init__"], {"self": module, "mesh": mesh})
+        return module
+
+    def call(self, module: Module, method: str, *args: Any, **kwargs: Any) -> Any:
+        """A method of a module. Raises Wrong if it does not take these operands."""
+        definition = self.text.classes.get(module.cls, {}).get(method)
+        if definition is None:
+            raise Wrong(f"{module.path or module.cls} has no {method}")
+        names = [a.arg for a in definition.args.args]
+        given = dict(zip(names, (module, *args), strict=False)) | kwargs
+        if set(given) != set(names) or len(args) >= len(names):
+            raise Wrong(f"{module.cls}.{method} takes {', '.join(names[1:])}")
+        return self._run(definition, given)
+
+    def _run(self, definition: ast.FunctionDef, scope: dict[str, Any]) -> Any:
+        return self._block(definition.body, scope)[1]
+
+    def _block(self, body: list[ast.stmt], scope: dict[str, Any]) -> tuple[bool, Any]:
+        for statement in body:
+            done, value = self._statement(statement, scope)
+            if done:
+                return True, value
+        return False, None
+
+    def _statement(self, node: ast.stmt, scope: dict[str, Any]) -> tuple[bool, Any]:
+        match node:
+            case ast.Return(value=value):
+                return True, None if value is None else self._try(value, scope)
+            case ast.Assign(targets=[target], value=value):
+                self._assign(target, self._try(value, scope), scope)
+            case ast.For(target=target, iter=values, body=body, orelse=[]):
+                for item in self._items(values, scope):
+                    self._assign(target, item, scope)
+                    done, value = self._block(body, scope)
+                    if done:
+                        return True, value
+            case ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Expr(value=value):
+                self._try(value, scope)
+            case _:
+                self._found(node, Wrong("a statement of this kind is not followed"), followed=False)
+        return False, None
+
+    def _items(self, node: ast.expr, scope: dict[str, Any]) -> list[Any]:
+        value = self._try(node, scope)
+        return [] if isinstance(value, Unknown) else list(value)
+
+    def _try(self, node: ast.expr, scope: dict[str, Any]) -> Any:
+        try:
+            return self._value(node, scope)
+        except Wrong as wrong:
+            self._found(node, wrong, followed=not isinstance(wrong, NotFollowed))
+        except (TypeError, ValueError, IndexError, AttributeError, KeyError) as error:
+            self._found(node, Wrong(f"this call is not followed: {error}"), followed=False)
+        return UNKNOWN
+
+    def _found(self, node: ast.AST, wrong: Wrong, *, followed: bool) -> None:
+        finding = Finding(getattr(node, "lineno", 0), getattr(node, "col_offset", 0) + 1, str(wrong), followed)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    def _assign(self, target: ast.expr, value: Any, scope: dict[str, Any]) -> None:
+        match target:
+            case ast.Name(id=name):
+                scope[name] = value
+            case ast.Tuple(elts=targets):
+                each = [UNKNOWN] * len(targets) if isinstance(value, Unknown) else list(value)
+                if len(each) != len(targets):
+                    self._found(target, Wrong(f"{len(each)} values for {len(targets)} names"), followed=True)
+                    each = [UNKNOWN] * len(targets)
+                for one, item in zip(targets, each, strict=True):
+                    self._assign(one, item, scope)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                scope["self"].attributes[name] = value
+            case _:
+                self._found(target, Wrong("an assignment of this kind is not followed"), followed=False)
+
+    # Expressions
+
+    def _value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return self._name(name, scope)
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                return tuple(self._value(item, scope) for item in items)
+            case ast.Attribute(value=owner, attr=name):
+                return self._attribute(self._value(owner, scope), name)
+            case ast.Slice(lower=low, upper=high, step=step):
+                return slice(*(None if part is None else self._value(part, scope) for part in (low, high, step)))
+            case ast.Subscript(value=owner, slice=index):
+                return self._item(self._value(owner, scope), self._value(index, scope))
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in UNARY:
+                word, plain = UNARY[type(op)]
+                return self._operator(word, plain, self._value(operand, scope))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
+                word, plain = BINARY[type(op)]
+                return self._operator(word, plain, self._value(left, scope), self._value(right, scope))
+            case ast.Compare(left=left, comparators=[right]):
+                return self._operator("compare", _no_branch, self._value(left, scope), self._value(right, scope))
+            case ast.Dict(keys=keys, values=values):
+                return {self._value(k, scope): self._value(v, scope) for k, v in zip(keys, values, strict=True) if k}
+            case ast.GeneratorExp(elt=item, generators=generators):
+                return self._each(item, generators, scope)
+            case ast.Call():
+                return self._call(node, scope)
+            case _:
+                raise NotFollowed("an expression of this kind is not followed")
+
+    def _name(self, name: str, scope: dict[str, Any]) -> Any:
+        if name in scope:
+            return scope[name]
+        if name in self.text.names:
+            return self.text.names[name]
+        if name in self.text.classes:
+            return Namespace(f"class {name}")
+        if name in CONSTANTS or name == "super":
+            return Namespace(name)
+        raise Wrong(f"{name} is not defined here")
+
+    def _attribute(self, owner: Any, name: str) -> Any:
+        match owner:
+            case Namespace(name=path):
+                return Namespace(f"{path}.{name}")
+            case Module() if name == "register_buffer":
+                return owner, name
+            case Module():
+                return Opaque() if name == "training" and name not in owner.attributes else owner.get(name)
+            case Value() if name == "shape":
+                return tuple(length(dim) for dim in owner.dims)
+            case Value() if name in OPAQUE:
+                return Opaque()
+            case Value() if name in ("T", "mT"):
+                return RULES[f".{name}"](owner)
+            case Unknown():
+                return UNKNOWN
+            case Value() | Mesh():
+                return owner, name
+            case Axis():
+                raise NotFollowed(f"the {name} of an axis is not followed: what depends on it may differ between ranks")
+            case _:
+                raise NotFollowed(f".{name} of this is not followed")
+
+    def _item(self, owner: Any, index: Any) -> Any:
+        match owner:
+            case Value():
+                return UNKNOWN if isinstance(index, Unknown) else shapes.select(owner, index)
+            case Mesh():
+                return owner.axis(index)
+            case Module():
+                return owner.get(str(index))
+            case Unknown():
+                return UNKNOWN
+            case _:
+                return owner[index]
+
+    def _operator(self, word: str, plain: Callable[..., Any], *operands: Any) -> Any:
+        if any(isinstance(o, Unknown) for o in operands):
+            return UNKNOWN
+        if any(isinstance(o, Value) for o in operands):
+            return self._rule(word)(*operands)
+        return plain(*operands)
+
+    def _each(self, item: ast.expr, generators: list[ast.comprehension], scope: dict[str, Any]) -> list[Any]:
+        if not generators:
+            return [self._value(item, scope)]
+        first, *rest = generators
+        if first.ifs:
+            raise NotFollowed("a condition is not followed")
+        found: list[Any] = []
+        for value in self._value(first.iter, scope):
+            inner = dict(scope)
+            self._assign(first.target, value, inner)
+            found += self._each(item, rest, inner)
+        return found
+
+    def _call(self, node: ast.Call, scope: dict[str, Any]) -> Any:
+        function = self._value(node.func, scope)
+        args = [self._value(arg, scope) for arg in node.args]
+        kwargs: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = self._value(keyword.value, scope)
+            kwargs |= value if keyword.arg is None else {keyword.arg: value}
+        self.trace.line = node.lineno
+        match function:
+            case (Mesh() as mesh, name):
+                return self._of_mesh(mesh, name, node.lineno, args, kwargs)
+            case (Module() as module, _):
+                module.attributes[args[0]] = args[1]
+                return None
+            case Unknown():
+                return UNKNOWN
+            case (Value() as value, name):
+                return self._apply(f".{name}", [value, *args], kwargs)
+            case Module():
+                return (
+                    UNKNOWN
+                    if _unknown((args, tuple(kwargs.values())))
+                    else self.call(function, "forward", *args, **kwargs)
+                )
+            case Namespace(name=name):
+                return self._named(name, args, kwargs, scope)
+            case _:
+                raise NotFollowed("this call is not followed")
+
+    def _of_mesh(self, mesh: Mesh, name: str, line: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        match name:
+            case "parameter":
+                return mesh.parameter(line, *args, **kwargs)
+            case "buffer":
+                return mesh.buffer(line, *args, **kwargs)
+            case "random":
+                return Stream(frozenset(mesh.live(tuple(args))))
+            case _:
+                raise NotFollowed(f"mesh.{name} is not followed: what depends on it may differ between ranks")
+
+    def _named(self, name: str, args: list[Any], kwargs: dict[str, Any], scope: dict[str, Any]) -> Any:
+        kind, _, cls = name.partition(" ")
+        if kind == "class":
+            module = Module(cls, "")
+            self._run(self.text.classes[cls]["__init__"], {"self": module, "mesh": args[0]})
+            return module
+        if name == "Parameters":
+            return Module("Parameters", "", dict(kwargs))
+        if name == "torch.nn.ModuleList":
+            return tuple(args[0])
+        if name in CONSTANTS:
+            return CONSTANTS[name](*args, **kwargs)
+        if name in ("super", "super.__init__"):
+            return Namespace("super")
+        return self._apply(name, args, kwargs)
+
+    def _apply(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if _unknown((args, tuple(kwargs.values()))):
+            return UNKNOWN
+        return self._rule(name)(*args, **kwargs)
+
+    def _rule(self, name: str) -> Callable[..., Any]:
+        if name not in RULES:
+            raise NotFollowed(f"there is no rule for {name.removeprefix('.')}")
+        return RULES[name]
+
+
+class NotFollowed(Wrong):
+    """There is no rule for what the text does."""
+
+
+def _unknown(value: Any) -> bool:
+    """Whether it is, or holds, something that is not judged."""
+    return any(map(_unknown, value)) if isinstance(value, (tuple, list)) else isinstance(value, Unknown)
+
+
+def _no_branch(*_: object) -> Any:
+    raise NotFollowed("a comparison of numbers is not followed: what depends on it may differ")
