@@ -97,7 +97,7 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
     document["lines"] = lines
     files = {
         "model.py": text,
-        "train.py": train_program(document["class"], layout.mesh),
+        "train.py": train_program(document["class"], layout.mesh, counted=document["count"]),
         "plan.json": json.dumps(document, indent=1) + "\n",
         "init.json": json.dumps(captured.built.tape) + "\n",
         "spec.yaml": dump_spec(spec),

@@ -92,13 +92,33 @@ def labels(graph: Graph) -> Labels | None:
     return None
 
 
+def of_labels(graph: Graph) -> list[Node]:
+    """The second input, and what is made of it alone before the loss: labels, and what marks them."""
+    found: dict[Node, None] = dict.fromkeys(_given(graph)[1:2])
+    for node in graph.nodes:
+        if found.keys() & set(node.operands) and not node.dtype.startswith(("float", "bfloat")):
+            found[node] = None
+    return list(found)
+
+
+def ignored(graph: Graph) -> int | None:
+    """The label that the loss leaves out; None unless all that reads the labels are cross-entropies that do."""
+    labels = set(of_labels(graph))
+    readers = [n for n in graph.nodes if n not in labels and labels & set(n.operands)]
+    left_out = {n.attrs["ignore"] if n.op == "cross_entropy" else None for n in readers}
+    return left_out.pop() if len(left_out) == 1 else None
+
+
+def _given(graph: Graph) -> list[Node]:
+    return [n for n in graph.inputs if n.attrs["name"] != COUNT]
+
+
 def count_method(graph: Graph, program: Program, found: Labels) -> list[str]:
     """The method that counts the labels of a batch on this rank."""
     inside = reachable([found.value])
     users: Mapping[Node, list[Node]] = {n: [u for u in program.users[n] if u in inside] for n in inside}
     items = [Statement(n) for n in graph.nodes if n in inside and n.op != "input"]
-    inputs = [n for n in graph.nodes if n.op == "input" and n.attrs["name"] != COUNT]
-    body = Body("", list(items), inputs, [found.value])
+    body = Body("", list(items), _given(graph), [found.value])
     made = forward(body, replace(program, users=users), lambda _: "")
     last = made.lines[-1]
     value = last.code.removeprefix("return ")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphpar.codegen.local import Cuts
-from graphpar.codegen.loss import COUNT, Labels, plain_mean
+from graphpar.codegen.loss import COUNT, Labels, ignored, of_labels, plain_mean
 from graphpar.codegen.program import Program
 from graphpar.codegen.tree import Body, Call, LoopCall, Statement
 from graphpar.ir.axes import Axis
@@ -41,8 +41,8 @@ def plan(
         "count": labels is not None,
         "adds_up": plain_mean(graph),
         "rng": spec.numerics.rng,
-        "ignore_index": labels.ignore if labels else -100,
-        "labels": "same" if labels and any(n.op in ("pad", "slice") for n in _chain(labels.value)) else "next",
+        "ignore_index": labels.ignore if labels else ignored(graph),
+        "labels": "same" if any(n.op in ("pad", "slice") for n in of_labels(graph)) else "next",
         "vocab": named.sizes().get("vocab"),
         "max_seq": _longest(named),
         "seq_multiple": _multiple(graph, program),

@@ -77,6 +77,8 @@ class Batches:
         self.place = Place(mesh.sizes, mesh.coordinates)
         self.device = mesh.device
         self.trained, self.held_out = split(tokens, settings.seq, int(plan.labels == "next"))
+        if not plan.count:
+            _require_a_whole_batch(len(self.held_out), settings, plan)
 
     def training(self, step: int) -> list[Batch]:
         """The microbatches of `step`."""
@@ -86,9 +88,13 @@ class Batches:
         return [self._batch(self.trained, order[start : start + rows]) for start in range(0, self.settings.batch, rows)]
 
     def evaluation(self) -> Iterator[Batch]:
-        """The first `eval_batches` microbatches of held-out windows, each window once; the rest is ignored rows."""
+        """The first `eval_batches` microbatches of held-out windows, each window once.
+
+        Ignored rows fill up the last one. A model that divides its loss by itself would count them: it has no such one.
+        """
         rows = self.settings.rows
         count = min(len(self.held_out), self.settings.eval_batches * rows)
+        count -= 0 if self.plan.count else count % rows
         for start in range(0, count, rows):
             order = list(range(start, min(start + rows, count)))
             yield self._batch(self.held_out, order + [None] * (rows - len(order)))
@@ -102,7 +108,8 @@ class Batches:
             check_vocab(tokens, self.plan.vocab, "the batch")
         seq, ahead = windows.seq, windows.ahead
         targets = tokens[:, ahead : ahead + seq].clone()
-        targets[[index is None for index in chosen]] = self.plan.ignore_index
+        if self.plan.ignore_index is not None:
+            targets[[index is None for index in chosen]] = self.plan.ignore_index
         batch = {ids.name: self._columns(tokens[:, :seq], ids), labels.name: self._columns(targets, labels)}
         check_shapes(batch)
         return batch
@@ -110,6 +117,17 @@ class Batches:
     def _columns(self, rows: Tensor, entry: Input) -> Tensor:
         part = block(rows, entry.cut.get(1, ()), 1, self.place)
         return part.to(dtype=entry.dtype, device=self.device).contiguous()
+
+
+def _require_a_whole_batch(held: int, settings: Settings, plan: Plan) -> None:
+    if not settings.eval_batches or held >= settings.rows:
+        return
+    fits = held // plan.ways(0) * plan.ways(0) * settings.accumulate
+    smaller = f"--batch {fits} or " if fits else ""
+    raise UsageError(
+        f"the held-out part of --data has {held} windows of {settings.seq} tokens, fewer than the {settings.rows} rows"
+        f" of a microbatch, and this loss counts every row; {smaller}--eval-batches 0 would do"
+    )
 
 
 def check_shapes(batch: Mapping[str, Tensor]) -> None:

@@ -31,15 +31,19 @@ def count_labels(model: Any, batches: Iterable[Batch], plan: Plan, mesh: Mesh) -
 def held_out_loss(
     model: nn.Module, batches: Callable[[], Iterable[Batch]], plan: Plan, mesh: Mesh, autocast: torch.autocast
 ) -> float:
-    """The mean loss over all labels of `batches()`, the same number on every rank. Dropout is off."""
+    """The mean loss over all labels of `batches()`, the same number on every rank. Dropout is off.
+
+    A model that divides its loss by itself has one loss per batch, and this is their mean.
+    """
     model.eval()
-    count = count_labels(model, batches(), plan, mesh)
-    total = torch.zeros((), device=mesh.device)
+    count = {"count": count_labels(model, batches(), plan, mesh)} if plan.count else {}
+    total, number = torch.zeros((), device=mesh.device), 0
     for batch in batches():
         with autocast:
-            total = total + model(**batch, count=count).detach()
+            total = total + model(**batch, **count).detach()
+        number += 1
     model.train()
-    return over_data(total, plan, mesh).item()
+    return over_data(total, plan, mesh).item() / (1 if plan.count else number)
 
 
 def matmul_precision(precision: str, device: torch.device) -> torch.autocast:

@@ -61,12 +61,13 @@ class Plan:
     parameters: Mapping[str, Stored]
     buffers: Mapping[str, Stored]
     labels: str  # "same": the model shifts them itself; "next": labels[i] is the token after ids[i]
-    ignore_index: int  # the label that the loss leaves out
+    ignore_index: int | None  # the label that the loss leaves out
     vocab: int | None
     max_seq: int | None
     seq_multiple: int  # the sequence length divides by this
     rng: Rng = "statistical"  # whether dropout's masks are those of one device
     adds_up: bool = True  # the loss of a batch is the sum over its parts, given their common count
+    count: bool = True  # the model is given that count; otherwise it divides its loss by itself
 
     @property
     def stored(self) -> dict[str, Stored]:
@@ -126,6 +127,7 @@ def _plan(document: dict[str, Any]) -> Plan:
         seq_multiple=document.get("seq_multiple", 1),
         rng=document.get("rng", "statistical"),
         adds_up=document.get("adds_up", True),
+        count=document.get("count", True),
     )
 
 

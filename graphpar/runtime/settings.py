@@ -160,8 +160,8 @@ def _out_of_range(settings: Settings) -> list[str]:
 def _rows(settings: Settings, plan: Plan) -> list[str]:
     if settings.accumulate > 1 and not plan.adds_up:
         return [
-            f"--accumulate {settings.accumulate} would change the loss: it has a term that is no sum over labels"
-            "; --accumulate 1 with a smaller --batch would do"
+            f"--accumulate {settings.accumulate} would change the loss: the model makes it of a whole batch, and those"
+            " of its parts do not add up to it; --accumulate 1 with a smaller --batch would do"
         ]
     ranks = plan.ways(0)
     unit = ranks * settings.accumulate

@@ -1,4 +1,4 @@
-"""Random inputs that make a wrong program show: nothing is alike, and labels are missing unevenly."""
+"""Random inputs that make a wrong program show: nothing is alike, and labels are missing unevenly, if any may be."""
 
 from __future__ import annotations
 
@@ -58,21 +58,26 @@ class Batches:
     def draw(self, size: Size, pattern: Pattern = "uneven") -> Batch:
         """A batch of the given size."""
         ids, labels = (self._tokens(size) for _ in range(2))
-        return self._named(ids, labels.masked_fill(~self._valid(size, pattern), self.plan.ignore_index))
+        if self.plan.ignore_index is not None:
+            labels = labels.masked_fill(~self._valid(size, pattern), self.plan.ignore_index)
+        return self._named(ids, labels)
 
     def probe(self, size: Size) -> tuple[Batch, Batch]:
         """Two batches with one label each, at the same place; the tokens that come after it in time differ.
 
-        A causal model has the same loss on both.
+        A causal model has the same loss on both. Only for a loss that leaves labels out.
         """
+        ignore = self.plan.ignore_index
+        if ignore is None:
+            raise ValueError("no label can be left out of this loss")
         ids, labels = self._tokens(size), self._tokens(size)
         at = size.length // 2
         last = at if self.plan.labels == "next" else at - 1  # the token that the label is predicted from
         only = torch.zeros(labels.shape, dtype=torch.bool)
         only[-1, at] = True
-        labels = (labels % max(self.vocab - 1, 1) + 1).masked_fill(~only, self.plan.ignore_index)
-        if int(labels[-1, at]) == self.plan.ignore_index:
-            labels[-1, at] = (self.plan.ignore_index + 1) % self.vocab
+        labels = (labels % max(self.vocab - 1, 1) + 1).masked_fill(~only, ignore)
+        if int(labels[-1, at]) == ignore:
+            labels[-1, at] = (ignore + 1) % self.vocab
         later = ids.clone()
         later[:, last + 1 :] = (later[:, last + 1 :] + 1) % self.vocab
         return self._named(ids, labels), self._named(later, labels.clone())

@@ -99,7 +99,8 @@ class _Verification:
         program, single = self.program, self.single
         batch = self.batches.draw(self.size)
         sizes = self.other_sizes()
-        steps = [[self.batches.draw(self.size) for _ in range(MICROBATCHES)] for _ in RATES]
+        microbatches = MICROBATCHES if program.plan.adds_up else 1
+        steps = [[self.batches.draw(self.size) for _ in range(microbatches)] for _ in RATES]
         tasks = [Initial(self.seed), OneStep(batch), OneStep(batch), Losses(sizes), Training(tuple(map(tuple, steps)))]
         tasks += [OneStep(batch, self.dropout)] if self.dropout else []
         first, step, second, losses, trained, *dropped = self.perform(tasks)
@@ -114,7 +115,7 @@ class _Verification:
             same = self.dropout.rng == "exact"
             theirs = single.step(batch, dropout=self.dropout) if same else None
             self.check("with dropout", lambda: rank_checks.dropout(program, dropped[0](), theirs))
-        whole = [joined(microbatches) for microbatches in steps]
+        whole = [joined(batches) for batches in steps]
         self.check("training", lambda: rank_checks.training(program, trained(), single.train(whole)))
 
     def other_sizes(self) -> tuple[dict[str, Any], ...]:
