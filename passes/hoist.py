@@ -32,9 +32,19 @@ def _push(graph: Graph) -> Graph | None:
             continue
         (value,), axis = node.operands, node.attrs["axis"]
         same = all(u.op == "grad_all_reduce" and u.attrs["axis"] == axis for u in users[value])
-        if value in trained and same and value.op not in ("parameter", "grad_all_reduce", "all_reduce"):
+        if value in trained and same and value.op == "all_gather_same" and value.attrs["axis"] == axis:
+            return _gathered(graph, node, value)
+        if value in trained and same and value.op != "parameter" and "forward" not in value.attrs:
             return _through(graph, node, value, axis, trained)
     return None
+
+
+def _gathered(graph: Graph, node: Node, value: Node) -> Graph:
+    """A gathered value whose gradient is summed is an `all_gather`: its backward sums and cuts at once."""
+    attrs = {**value.attrs, "backward": "reduce_scatter"}
+    gathered = replace(value, op="all_gather", attrs=attrs, state=node.state)
+    originals = iter(graph.nodes)
+    return rebuild(graph, lambda _: gathered if next(originals) is node else None)
 
 
 def _through(graph: Graph, node: Node, value: Node, axis: str, trained: set[Node]) -> Graph:

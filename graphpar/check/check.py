@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from graphpar.check.dims import Dim, Factor, Wrong, dimension, length
+from graphpar.check.dims import Dim, Factor, Wrong, cut_by, cut_by_any, dimension, length
 from graphpar.check.interpret import Finding, Interpreter
 from graphpar.check.mesh import Mesh
 from graphpar.check.program import Declared, Module, read
 from graphpar.check.rules import Collective, Trace
 from graphpar.check.value import Value
 
-BATCH, SEQ = 1009, 10007  # local sizes: primes, which no dimension of a model equals by chance
+BATCH, SEQ = 1009, 10007  # primes, which no dimension of a model equals by chance
 
 
 def check_program(text: str, plan: Mapping[str, Any]) -> list[Finding]:
@@ -80,7 +80,10 @@ def _declared(module: Module, path: str) -> Iterator[tuple[str, Module, str, Dec
 
 
 def _disagreements(path: str, declared: Declared, entry: Mapping[str, Any], mesh: Mesh) -> Iterator[str]:
-    local = tuple(length(dim) for dim in _dims(entry, mesh))
+    dims = _dims(entry, mesh)
+    local = tuple(map(length, dims))
+    if twice := frozenset(a for i, dim in enumerate(dims) for a in cut_by(dim) & cut_by_any(dims[:i])):
+        yield f"{path} is cut over {_spell(twice)} in two dimensions: no rank has what lies off the diagonal"
     if declared.shape != local:
         yield f"{path} is {list(declared.shape)} here, but this rank's part of {entry['shape']} is {list(local)}"
     if "sharded" not in entry:
@@ -116,12 +119,12 @@ def _parameter(entry: Mapping[str, Any], mesh: Mesh) -> Value:
 
 
 def _input(entry: Mapping[str, Any], plan: Mapping[str, Any], mesh: Mesh) -> Value:
-    sizes = {"batch": BATCH, "seq": _length(plan)}
+    sizes = {"batch": BATCH * prod(mesh.sizes.values()), "seq": _length(plan)}
     dims: list[Dim] = []
     for i, word in enumerate(entry["axes"].split()):
         axes = mesh.live(tuple(entry["cut"].get(str(i), ())))
         size = sizes[word.partition("@")[0]]
-        cut = prod(mesh.sizes[a] for a in axes) if word.startswith("seq") else 1
+        cut = prod(mesh.sizes[a] for a in axes)
         dims.append(dimension([[Factor(size // cut, axes)]]))
     return Value(tuple(dims))
 

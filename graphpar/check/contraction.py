@@ -178,11 +178,10 @@ def one_hot(ids: Value, classes: int) -> Value:
 
 @rule("F.cross_entropy", "F.nll_loss")
 def cross_entropy(logits: Value, labels: Value, *, reduction: str = "mean", **_: Any) -> Value:
-    """logits [tokens, vocab], labels [tokens]."""
-    if len(logits.dims) != 2 or len(labels.dims) != 1:
-        raise Wrong(f"a loss of {logits} for {labels} is not followed")
-    check_whole(logits, 1, "a loss")
-    return token_loss(logits, labels, reduction)
+    """logits [tokens, vocab, ..], labels [tokens, ..]."""
+    check_whole(logits, logits.at(1), "a loss")
+    tokens = logits.shaped((logits.dims[0], *logits.dims[2:], logits.dims[1]))
+    return token_loss(tokens, labels, reduction)
 
 
 def token_loss(logits: Value, labels: Value, reduction: str) -> Value:

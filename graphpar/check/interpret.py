@@ -312,6 +312,7 @@ class Interpreter:
         return self._rule(name)(*args, **kwargs)
 
     def _rule(self, name: str) -> Callable[..., Any]:
+        name = name.replace("torch.ops.aten.", "torch.")
         if name not in RULES:
             raise NotFollowed(f"there is no rule for {name.removeprefix('.')}")
         return RULES[name]

@@ -72,6 +72,12 @@ def _group(old: Sequence[Dim], new: Sequence[int]) -> tuple[list[Dim], list[int]
     return list(old[:a]), list(new[:b])
 
 
+@rule(".view_as", ".reshape_as")
+def reshape_as(x: Value, other: Value) -> Value:
+    """As another is."""
+    return reshape(x, *map(length, other.dims))
+
+
 @rule(".transpose", "torch.transpose", ".swapaxes")
 def transpose(x: Value, a: int, b: int) -> Value:
     """Two dimensions swapped."""
@@ -87,6 +93,14 @@ def permute(x: Value, *order: Any) -> Value:
     if sorted(x.at(n) for n in numbers) != list(range(len(x.dims))):
         raise Wrong(f"{x} has not the dimensions {tuple(numbers)}")
     return x.shaped(x.dims[x.at(n)] for n in numbers)
+
+
+@rule(".movedim", "torch.movedim")
+def movedim(x: Value, source: int, destination: int) -> Value:
+    """One dimension moved."""
+    dims = list(x.dims)
+    dims.insert(x.at(destination), dims.pop(x.at(source)))
+    return x.shaped(dims)
 
 
 @rule(".T")
@@ -286,9 +300,13 @@ def _sliced(x: Value, dim: Dim, item: slice) -> Dim:
     start, stop, step = item.indices(length(dim))
     if step == 1:
         return part(dim, start, stop)
-    if cut_by(dim):
+    if not cut_by(dim):
+        return whole(len(range(start, stop, step)))
+    segment = dim[0] if len(dim) == 1 else (Factor(1),)
+    inside = segment[-1]
+    if inside.axes or inside.size % step or start >= step or stop != length(dim):
         raise Wrong(f"every {step}th element of {x} is another element of the whole on each rank")
-    return whole(len(range(start, stop, step)))
+    return dimension([[*segment[:-1], inside._replace(size=inside.size // step)]])
 
 
 @rule("torch.arange")
@@ -298,6 +316,13 @@ def arange(*numbers: Any, **_: Any) -> Value:
         if not isinstance(n, (int, float)):
             raise Wrong("a range that does not follow from the text")
     return Value((whole(len(range(*map(int, numbers)))),))
+
+
+@rule("torch.linspace")
+def linspace(start: float, end: float, steps: int, **_: Any) -> Value:
+    """Numbers, the same on every rank."""
+    del start, end
+    return Value((whole(steps),))
 
 
 @rule("torch.zeros", "torch.ones", "torch.full", "torch.empty", "torch.eye")

@@ -314,6 +314,7 @@ WRITERS: Mapping[str, Writer] = {
             "reduce_scatter",
             "slice_",
             "slice_partial",
+            "first_only",
             "all_to_all",
         ],
         transition,

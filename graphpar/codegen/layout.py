@@ -35,15 +35,21 @@ def _one(code: str, line: Line, start: int) -> str:
 
 def _broken(line: Line) -> list[Line]:
     """A call that is too long for one line, with its arguments on a line of their own."""
-    if len(line.code) + 4 * line.indent <= LONGEST or not line.code.endswith(")") or " for " in line.code:
-        return [line]
     start = _opening(line.code)
+    if len(line.code) + 4 * line.indent <= LONGEST or not _has_arguments(line.code, start) or " for " in line.code:
+        return [line]
     inner = f"{line.code[start + 1 : -1]},"
     return [
         Line(line.code[: start + 1], indent=line.indent, origin=line.origin),
         Line(inner, indent=line.indent + 1),
         Line(")", line.shape, line.reason, line.indent),
     ]
+
+
+def _has_arguments(code: str, start: int) -> bool:
+    """Whether the bracket that opens at `start` and closes with the code is that of a call with arguments."""
+    called = start > 0 and (code[start - 1].isidentifier() or code[start - 1] in ")]0123456789")
+    return called and code[start] == "(" and start < len(code) - 2
 
 
 def _opening(code: str) -> int:

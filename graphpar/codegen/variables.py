@@ -31,7 +31,7 @@ _WORDS: Mapping[str, str] = {
 RESERVED = frozenset(
     "self torch F nn mesh Tensor Mesh Parameters attention dropout upcast vocab_embedding vocab_cross_entropy "
     "split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max all_to_all "
-    "grad_all_reduce reduce_scatter slice_ slice_partial".split()
+    "grad_all_reduce reduce_scatter slice_ slice_partial first_only".split()
 )
 
 

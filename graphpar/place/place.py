@@ -17,10 +17,11 @@ from graphpar.ir.states import I, P, R, Shard, State
 from graphpar.language.schema import LayoutRule
 from graphpar.names.named import Use
 from graphpar.ops.rules import LINEAR
+from graphpar.place import forms
 from graphpar.place.layout import Layout
 from graphpar.place.reason import reason
 from graphpar.place.route import routes
-from graphpar.place.transitions import Transition, transitions
+from graphpar.place.transitions import FIRST_ONLY, Transition, transitions
 
 Claims: TypeAlias = "Mapping[str, tuple[int, LayoutRule]]"
 
@@ -127,7 +128,20 @@ class _Placer:
                     if not factor.constant and factor.base is None:
                         found.setdefault(factor.id, []).append(axis)
         whole = set() if node.op in SPLIT else use.whole
-        return {f: axes for f, axes in found.items() if f not in whole}
+        twice = self._twice(node, use)
+        return {f: axes for f, axes in found.items() if f not in whole and f not in twice}
+
+    def _twice(self, node: Node, use: Use) -> set[int]:
+        """Factors that cut two dimensions of one tensor, or one that is summed and one that is kept.
+
+        A rank would have the diagonal blocks only.
+        """
+        kept = {f.id for axis in node.named for f in axis.factors}
+        found = kept & use.summed
+        for axes in (*(v for v in node.views if v is not None), node.named):
+            each = [f.id for axis in axes for f in axis.factors]
+            found |= {f for f in each if each.count(f) > 1}
+        return found
 
     def _input_claims(self, node: Node) -> dict[str, tuple[int, LayoutRule]]:
         factors = dict(self._factors(node, Use(frozenset(), frozenset())).items())
@@ -153,7 +167,7 @@ class _Placer:
     def _place(self, node: Node, use: Use) -> Node:
         claims = self._claims(node, use)
         if node.op == "sdpa" and node.attrs["causal"] and self._cuts_queries(node, claims):
-            return self._place(self._masked(node), use)
+            return self._with_mask(node, use)
         if node.op == "linear" and isinstance(node.args[2], Node) and any(c[0] in use.summed for c in claims.values()):
             return self._split_bias(node, use)
         state = {a: self._result(node, use, claims, a) for a in self._axes()}
@@ -172,44 +186,18 @@ class _Placer:
         queries = node.named[-2]
         return any(f.id == factor for f in queries.factors for factor, _ in claims.values())
 
-    def _masked(self, node: Node) -> Node:
-        """Causal attention with its mask in the open: a kernel's own mask takes the first query for the first token."""
-        queries, length = node.named[-2], node.shape[-2]
-        keys = node.views[1]
-        assert keys is not None
-        where = replace(node.origin, names=())
-        count = {"start": 0, "stop": length, "step": 1}
-        key = Node("arange", (), count, (length,), "int64", where, (keys[-2],), ())
-        query = Node("arange", (), count, (length,), "int64", where, (queries,), ())
-        column = Node("unsqueeze", (query,), {"dim": 1}, (length, 1), "int64", where, (queries, Axis()), ((queries,),))
-        both = (queries, keys[-2])
-        mask = Node("le", (key, column), {}, (length, length), "bool", where, both, ((keys[-2],), (queries, Axis())))
-        for made in (key, query, column, mask):
-            self.kinds[made] = "free"
-            self.new[made] = self._place(made, Use(frozenset(), frozenset()))
-        views = (*node.views[:3], both)
-        masked = replace(node, args=(*node.args[:3], mask), attrs={**node.attrs, "causal": False}, operand_axes=views)
+    def _with_mask(self, node: Node, use: Use) -> Node:
+        masked, made = forms.masked(node)
+        for part in made:
+            self.kinds[part] = "free"
+            self.new[part] = self._place(part, Use(frozenset(), frozenset()))
         self.kinds[masked] = self.kinds[node]
-        return masked
+        return self._place(masked, use)
 
     def _split_bias(self, node: Node, use: Use) -> Node:
-        """A bias is added once, after the sum."""
-        bias = node.args[2]
-        assert isinstance(bias, Node) and node.operand_axes is not None and node.axes is not None
-        product = replace(node, args=(*node.args[:2], None), operand_axes=(*node.operand_axes[:2], None))
-        self.kinds[product] = "data"
+        product, added = forms.bias_apart(node)
+        self.kinds[product] = self.kinds[added] = "data"
         self.new[product] = self._place(product, use)
-        added = Node(
-            "add",
-            (product, bias),
-            {},
-            node.shape,
-            node.dtype,
-            node.origin,
-            node.axes,
-            (node.axes, node.operand_axes[2]),
-        )
-        self.kinds[added] = "data"
         return self._place(added, Use(frozenset(), frozenset()))
 
     def _axes(self) -> Iterable[str]:
@@ -340,6 +328,10 @@ class _Placer:
         )
 
     def _resolved(self, loss: Node) -> Node:
-        """The loss: pending over the axes that cut the data, one value on the others."""
-        want = {a: s if a in self.layout.spec.data_axes else I for a, s in (loss.state or {}).items()}
-        return self._convert(loss, want, loss, {}, gradient=True)
+        """The loss: a summand over the axes that cut the data, even if whole there, and one value on the others."""
+        data = self.layout.spec.data_axes
+        want = {a: s if a in data and s == P else I for a, s in (loss.state or {}).items()}
+        found = self._convert(loss, want, loss, {}, gradient=True)
+        for axis in (a for a, s in want.items() if a in data and s == I):
+            found = self._step(found, FIRST_ONLY, axis, P, loss, {})
+        return found

@@ -18,6 +18,8 @@ def reason(op: str, axis: str, *, leaf: str, claim: str | None, summed: str, had
             return f"the sum over {summed}, cut by {claim}"
         case "all_gather" | "all_gather_same":
             return f"{leaf} cuts {claim}, so it needs all of {had}" if claim else f"{leaf} needs all of {had}"
+        case "first_only":
+            return f"whole on each rank of {axis}, and counted once"
         case "all_to_all":
             return f"{leaf} cuts {claim}"
         case _:

@@ -6,7 +6,7 @@ the cotangent of an R value is a P, that of a P an R, and I and S keep their own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphpar.ir.states import Invariant, Partial, Replicated, Shard, State
 
@@ -28,14 +28,20 @@ ALL_GATHER_SAME = Transition("all_gather_same", "all_gather", None)
 REDUCE_SCATTER = Transition("reduce_scatter", "reduce_scatter", "all_gather")
 SLICE = Transition("slice_", None, "all_gather")
 SLICE_PARTIAL = Transition("slice_partial", None, None)
+FIRST_ONLY = Transition("first_only", None, None)  # I -> P, for a loss alone: nothing else is to be a summand again
 ALL_TO_ALL = Transition("all_to_all", "all_to_all", "all_to_all")
 
 
 def transitions(have: State, want: State, *, gradient: bool) -> tuple[Transition, ...] | None:
     """The steps from `have` to `want`; empty if none is needed, None if there is no exact way.
 
-    Without a gradient, I and R are the same.
+    Without a gradient, I and R are the same, and nothing runs backward.
     """
+    found = _steps(have, want, gradient=gradient)
+    return found if found is None or gradient else tuple(replace(step, backward=None) for step in found)
+
+
+def _steps(have: State, want: State, *, gradient: bool) -> tuple[Transition, ...] | None:
     if have == want:
         return ()
     match have, want:
@@ -44,13 +50,13 @@ def transitions(have: State, want: State, *, gradient: bool) -> tuple[Transition
         case Invariant(), Replicated():
             return (GRAD_ALL_REDUCE,)
         case ((Invariant() | Replicated()), Shard()) if not gradient:
-            return (Transition("slice_", None, None),)
+            return (SLICE,)
         case Invariant(), Shard():
             return (SLICE,)
         case Replicated(), Shard():
             return (SLICE_PARTIAL,)
         case Shard(), (Replicated() | Invariant()) if not gradient:
-            return (Transition("all_gather", "all_gather", None),)
+            return (ALL_GATHER,)
         case Shard(), Replicated():
             return (ALL_GATHER,)
         case Shard(), Invariant():

@@ -8,6 +8,7 @@ import pytest
 from builds import ONES, SMALL, Small, compiled, layout
 from parity import case, differences, same_bits
 
+from graphpar.check.check import check_program
 from graphpar.errors import GraphparError
 
 MODELS = sorted(path.stem for path in SMALL.glob("*.py") if path.stem != "parts")
@@ -38,22 +39,6 @@ REFUSED: dict[str, dict[str, str]] = {
     "tied_mlp": NO_FEED_FORWARD,
 }
 
-SQUARE = "a matrix whose two sides are one dimension is cut on both by one axis: the blocks off the diagonal are lost"
-SUMMED_TWICE = "a loss that is whole on every data rank is reported times the number of data ranks"
-HOISTED = "the gradient's sum is moved through a gather over the same axis, onto shards that differ"
-BROKEN_CALL = "a long line that ends in `.sqrt()` is broken into `.sqrt(` and a lone comma"
-BROKEN_GROUP = "a long line that ends in a bracketed expression is broken with a comma, which makes a tuple of it"
-MISTAKES: dict[tuple[str, str], str] = {
-    **{("weight_peak", spec): HOISTED for spec in ("tp2", "tp2+sp", "d2")},
-    **{("weight_std", spec): BROKEN_CALL for spec in EVERYWHERE},
-    **{("polynomial", spec): BROKEN_GROUP for spec in EVERYWHERE},
-    ("square", "d2"): SQUARE,
-    ("loss_masked", "dp2"): SUMMED_TWICE,
-    ("loss_own_count", "dp2"): SUMMED_TWICE,
-}
-
-WRONG = (AssertionError, SyntaxError, TypeError)  # another result, or a program that is none
-
 # What is not the source's bits on one device.
 ROUNDED = {
     "loss_smooth": "torch divides each of two parts by the count, the program their sum",
@@ -71,32 +56,28 @@ NAMED: dict[str, dict[str, str]] = {
     "tied_mlp": {"up.weight": "d_ff d_model", "up.bias": "d_ff"},
 }
 # Where the stream is (heads d_head), heads go before seq everywhere.
-REFUSED_NAMED = dict.fromkeys([("no_output_projection", "tp2+sp"), ("sinusoids", "tp2+sp")], "unused-rule")
-MISTAKES_NAMED = {("no_output_projection", "tp2"): SQUARE}
+REFUSED_NAMED = {("sinusoids", "tp2+sp"): "unused-rule"}
 
 
 def holds(model: Small, document: dict[str, Any], refused: str | None) -> None:
     """The build computes what one device computes, or there is none, for this reason and no other."""
     if refused is None:
-        assert differences(compiled(model, document), case(model)) == {}
+        build = compiled(model, document)
+        assert check_program(build.files["model.py"], build.plan) == []
+        assert differences(build, case(model)) == {}
         return
     with pytest.raises(GraphparError) as caught:
         compiled(model, document)
     assert {d.code for d in caught.value.diagnostics} == {refused}
 
 
-def marks(model: str, mistake: str | None) -> list[Any]:
-    """A model is captured in one process; a known mistake is expected, and seen when it is gone."""
-    group = pytest.mark.xdist_group(f"odd-{model}")
-    return [group] if mistake is None else [group, pytest.mark.xfail(strict=True, raises=WRONG, reason=mistake)]
+def case_of(model: str, spec: str) -> Any:
+    """A model is captured in one process."""
+    return pytest.param(model, spec, id=f"{model}-{spec}", marks=pytest.mark.xdist_group(f"odd-{model}"))
 
 
-cases = [pytest.param(m, s, id=f"{m}-{s}", marks=marks(m, MISTAKES.get((m, s)))) for m in MODELS for s in EVERYWHERE]
-named = [
-    pytest.param(m, s, id=f"{m}-{s}", marks=marks(m, MISTAKES_NAMED.get((m, s))))
-    for m in NAMED
-    for s in ("tp2", "tp2+sp")
-]
+cases = [case_of(m, s) for m in MODELS for s in EVERYWHERE]
+named = [case_of(m, s) for m in NAMED for s in ("tp2", "tp2+sp")]
 
 
 @pytest.mark.parametrize(("model", "spec"), cases)
@@ -117,5 +98,5 @@ def test_a_name_given_by_hand_makes_a_layout_possible(model: str, spec: str) -> 
 
 
 def test_the_tables_speak_of_models_that_exist() -> None:
-    spoken = {*REFUSED, *ROUNDED, *NAMED, *(m for m, _ in (*MISTAKES, *MISTAKES_NAMED, *REFUSED_NAMED))}
+    spoken = {*REFUSED, *ROUNDED, *NAMED, *(m for m, _ in REFUSED_NAMED)}
     assert spoken <= set(MODELS)
