@@ -21,6 +21,7 @@ from torch.fx.proxy import TracerBase
 
 from graphpar.capture import recipe, siblings, translate
 from graphpar.capture.loops import fold
+from graphpar.capture.share import share
 from graphpar.ir.graph import Graph, Node, rebuild, with_outputs
 
 BATCH = sympy.Symbol("batch", integer=True, positive=True)
@@ -57,7 +58,7 @@ def capture(construct: Callable[[], nn.Module], signature: Signature) -> Capture
         _fill_buffers(model, built.tape)
         program, groups = export(model, signature)
         sizes = _sizes(program, signature)
-        translation = translate.translate(program, model, sizes)
+        translation = share(translate.translate(program, model, sizes))
         nodes, new, loops = fold(translation, groups.sites)
     loss = new[_loss(program, translation, signature)]
     tensors = translate.tensors(model)
@@ -243,12 +244,15 @@ def _key(path: Sequence[Any]) -> str:
 
 
 def _fill_buffers(model: nn.Module, tape: Mapping[str, Any]) -> None:
-    """Give every buffer its value: later steps read masks and tables."""
-    names = [name for name, _ in model.named_buffers()]
-    for name, value in recipe.replay(tape, names).items():
-        owner, _, key = name.rpartition(".")
-        module = model.get_submodule(owner)
-        module._buffers[key] = value
+    """Give every buffer its value: later steps read masks and tables. One buffer under two names stays one."""
+    names: dict[int, list[str]] = {}
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        names.setdefault(id(buffer), []).append(name)
+    values = recipe.replay(tape, [first for first, *_ in names.values()])
+    for first, *others in names.values():
+        for name in (first, *others):
+            owner, _, key = name.rpartition(".")
+            model.get_submodule(owner)._buffers[key] = values[first]
 
 
 def _first_names(graph: Graph, first: Mapping[str, str]) -> Graph:

@@ -48,6 +48,7 @@ def plan(
         "seq_multiple": _multiple(graph, program),
         "parameters": _tensors(graph, program, "parameter"),
         "buffers": _tensors(graph, program, "buffer"),
+        "unread": _unread(graph),
         "collectives": collectives(root, program),
     }
 
@@ -136,6 +137,16 @@ def _tensor(graph: Graph, node: Node, name: str, program: Program) -> dict[str, 
         "trainable": info.trainable,
         "grad_sum": list(node.attrs.get("grad_sum", ())),
         "sharded": [a for a in program.mesh if a in sharded],
+    }
+
+
+def _unread(graph: Graph) -> dict[str, Any]:
+    """What the source's state_dict has and the program does not: tensors that no loss depends on."""
+    held = {n for node in graph.nodes if node.op in ("parameter", "buffer") for n in graph.members(node.attrs["name"])}
+    return {
+        name: {"shape": list(info.shape), "dtype": info.dtype, "aliases": list(info.aliases)}
+        for name, info in graph.tensors.items()
+        if info.persistent and name not in held
     }
 
 

@@ -54,7 +54,7 @@ def loss_in_source(model: Path, weights: Path, text: Path, seq: int, windows: in
     It reads the windows that the ranks were evaluated on.
     """
     import torch
-    from safetensors.torch import load_model
+    from safetensors.torch import load_file
 
     from graphpar.runtime.data import split
     from graphpar.runtime.tokens import read_tokens
@@ -62,7 +62,7 @@ def loss_in_source(model: Path, weights: Path, text: Path, seq: int, windows: in
 
     source = open_model(str(model))
     module = source.construct().eval()
-    load_model(module, weights, strict=True)
+    module.load_state_dict(load_file(weights), strict=True)
     _, held_out = split(read_tokens([text], None, None), seq, 0)
     total = 0.0
     with torch.no_grad():

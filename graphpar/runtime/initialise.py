@@ -28,7 +28,7 @@ def load(model: nn.Module, plan: Plan, tape: Tape, path: Path, mesh: Mesh) -> No
     """Fill the shards from a .safetensors file (or a folder of them) with the source model's names.
 
     A tied tensor may stand under any of its names. What the file format leaves out (buffers that are not persistent)
-    comes from the constructor. Raises UsageError, naming the keys, unless the file fits exactly.
+    comes from the constructor; what no loss depends on may be there or not. Raises UsageError, naming the keys, unless the file fits exactly.
     """
     held = held_tensors(model, plan)
     found = _find(plan, _open(path), path)
@@ -50,6 +50,15 @@ def held_tensors(model: nn.Module, plan: Plan) -> dict[str, Tensor]:
             shape = tuple(held[name].shape)
             raise PlanError(f"{name} has shape {shape} in model.py and {stored.local_shape} in plan.json")
     return {name: held[name] for name in plan.stored}
+
+
+def unread_values(plan: Plan, tape: Tape, mesh: Mesh) -> dict[str, Tensor]:
+    """What the program does not hold of the source's state_dict, as the constructor makes it."""
+    found: dict[str, Tensor] = {}
+    names = {_key(stored, tape): name for name, stored in plan.unread.items()}
+    with mesh.randomness.lock, torch.random.fork_rng(devices=[]):
+        replay(tape, 0, list(names), lambda key, full: found.update({names[key]: full.clone()}))
+    return found
 
 
 def check_values(model: nn.Module, plan: Plan, mesh: Mesh) -> None:
@@ -104,7 +113,8 @@ def _find(plan: Plan, keys: Mapping[str, TensorFile], path: Path) -> dict[str, t
             continue
         _require_tied(keys, present, path)
         found[name] = keys[present[0]], present[0]
-    unknown = keys.keys() - {key for stored in plan.saved.values() for key in stored.names}
+    every = (*plan.saved.values(), *plan.unread.values())
+    unknown = keys.keys() - {key for stored in every for key in stored.names}
     if missing or unknown:
         lines = [f"{what}: {_listed(names)}" for what, names in
                  (("missing in the file", missing), ("not in the model", sorted(unknown))) if names]  # fmt: skip

@@ -60,6 +60,7 @@ class Plan:
     inputs: tuple[Input, ...]  # token ids first, then labels
     parameters: Mapping[str, Stored]
     buffers: Mapping[str, Stored]
+    unread: Mapping[str, Stored]  # of the source's state_dict, but no loss depends on them: on no rank
     labels: str  # "same": the model shifts them itself; "next": labels[i] is the token after ids[i]
     ignore_index: int | None  # the label that the loss leaves out
     vocab: int | None
@@ -76,7 +77,7 @@ class Plan:
 
     @property
     def saved(self) -> dict[str, Stored]:
-        """What a checkpoint of the source model holds: every parameter, and the persistent buffers."""
+        """What the source's state_dict holds of it: every parameter, and the persistent buffers."""
         return {name: stored for name, stored in self.stored.items() if stored.persistent}
 
     def ways(self, dim: int) -> int:
@@ -120,6 +121,7 @@ def _plan(document: dict[str, Any]) -> Plan:
         inputs=inputs,
         parameters={name: _stored(name, entry) for name, entry in document["parameters"].items()},
         buffers={name: _stored(name, entry) for name, entry in document["buffers"].items()},
+        unread={name: _stored(name, entry) for name, entry in document.get("unread", {}).items()},
         labels=document.get("labels", "same"),
         ignore_index=document.get("ignore_index", -100),
         vocab=document.get("vocab"),
@@ -135,9 +137,9 @@ def _stored(name: str, entry: dict[str, Any]) -> Stored:
     return Stored(
         name=name,
         shape=tuple(entry["shape"]),
-        local_shape=tuple(entry["local_shape"]),
+        local_shape=tuple(entry.get("local_shape", entry["shape"])),
         dtype=_dtype(entry["dtype"]),
-        dims=read_dims(entry["dims"]),
+        dims=read_dims(entry.get("dims", [])),
         aliases=tuple(entry.get("aliases", ())),
         trainable=entry.get("trainable", False),
         persistent=entry.get("persistent", True),

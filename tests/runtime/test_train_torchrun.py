@@ -57,7 +57,7 @@ def test_the_loss_falls_and_the_run_says_what_it_did(trained: tuple[Path, Ended]
 def test_its_weights_give_its_loss_in_the_source_model(trained: tuple[Path, Ended]) -> None:
     folder, _ = trained
     model = SmallGPT()
-    safetensors.torch.load_model(model, folder / "run" / "model.safetensors")
+    model.load_state_dict(safetensors.torch.load_file(folder / "run" / "model.safetensors"), strict=True)
     text = torch.tensor(list((folder / "text.txt").read_bytes()))
     held_out = text[len(text) - len(text) // 10 :]
     rows = held_out[: min(len(held_out) // 16, 8 * 4) * 16].view(-1, 16)
