@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from graphpar.runtime.watch import Watch, place_of
 
 _NEWS = 2.0  # seconds for the line of the rank that failed first to arrive
 _GRACE = 10.0  # seconds after which a rank in trouble ends, whatever still holds it
+_MISTAKE = "train.py: error: "
 
 _leaving = threading.Lock()
 
@@ -38,12 +40,13 @@ def run(main: Callable[[Watch], None]) -> None:
         main(watch)
     except (UsageError, MeshError, PlanError) as error:
         watch.done()
+        _let_this_rank_speak()
         _leave(2, _usage(watch, error))
     except KeyboardInterrupt:
         _leave(130, f"{watch.where}: interrupted" if watch.rank == 0 else None)
     except Exception as error:  # noqa: BLE001  whatever it is, the peers must not wait for this rank
         watch.done()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all ranks; let this one say its line first
+        _let_this_rank_speak()
         threading.Timer(_GRACE, os._exit, (1,)).start()
         if watch.traceback:
             traceback.print_exc()
@@ -53,13 +56,24 @@ def run(main: Callable[[Watch], None]) -> None:
         dist.destroy_process_group()
 
 
+def _let_this_rank_speak() -> None:
+    """Torchrun ends all ranks as soon as one has ended; this one says its line first."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def _usage(watch: Watch, error: Exception) -> str | None:
-    """The line for a mistake; None where another rank says the same."""
-    line = f"train.py: error: {_one_line(error)}"
-    if isinstance(error, MeshError):
-        return line
+    """The line for a mistake; None where another rank says the same.
+
+    Ranks make the same mistake at different times, some while others still import torch: the first one speaks.
+    """
+    line = f"{_MISTAKE}{_one_line(error)}"
+    with contextlib.suppress(dist.DistError):
+        watch.join()
     if not watch.joined:
-        return line if os.environ.get("LOCAL_RANK", "0") == "0" else None
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            return line
+        time.sleep(_GRACE)  # an end of this rank would be the end of the one that speaks
+        return None
     mine = f"{watch.where}: {line}"
     first = watch.publish(mine)
     return None if first != mine and first.endswith(line) else line
@@ -67,6 +81,8 @@ def _usage(watch: Watch, error: Exception) -> str | None:
 
 def _look_out(watch: Watch) -> None:
     def failed(line: str) -> None:
+        if _MISTAKE in line:  # it is told, and says all
+            _leave(2, None)
         _leave(1, _after(watch, line))
 
     def stuck() -> None:

@@ -28,7 +28,8 @@ def load(model: nn.Module, plan: Plan, tape: Tape, path: Path, mesh: Mesh) -> No
     """Fill the shards from a .safetensors file (or a folder of them) with the source model's names.
 
     A tied tensor may stand under any of its names. What the file format leaves out (buffers that are not persistent)
-    comes from the constructor; what no loss depends on may be there or not. Raises UsageError, naming the keys, unless the file fits exactly.
+    comes from the constructor; what no loss depends on may be there or not. Raises UsageError, naming the keys, unless
+    the file fits exactly.
     """
     held = held_tensors(model, plan)
     found = _find(plan, _open(path), path)

@@ -53,7 +53,11 @@ class Watch:
         self.timeout = timeout
         self.traceback = traceback
         self._moved = time.monotonic()
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        self.join()
+
+    def join(self) -> None:
+        """Come to the store of the job, where lines are left; a rank in trouble does so before `begin`."""
+        if self._store is not None or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
             return  # no store that outlives a rank; the errors and timeouts of collectives are left
         store = dist.TCPStore(
             os.environ["MASTER_ADDR"],
