@@ -144,9 +144,11 @@ class _Writer:
         leaf = value.origin.module.rpartition(".")[2] if value.origin.module != self.body.path else ""
         given = self.variables.names.get(value.operands[0]) if value.operands else None
         kept = [given] if given and (value.op in _SHAPES or "forward" in value.attrs) else []
+        if value.op == "slice" and value.operands[0].op in ("buffer", "parameter"):
+            kept = wishes(value.operands[0])
         if not found and value.op in _SHAPES:
             return self._wishes(value.operands[0])
-        if self._intermediate(value):
+        if self._intermediate(value) or (kept and value not in self.statement_of and not given):
             return [*kept, *([leaf] if leaf.isidentifier() else []), *found]
         return [*found, *kept, *([leaf] if leaf.isidentifier() else [])]
 
