@@ -12,7 +12,7 @@ from graphpar.builds.folder import check_folder, write_folder
 from graphpar.builds.specs import read_spec, with_ranks
 from graphpar.builds.standalone import with_runtime
 from graphpar.check.check import check_program
-from graphpar.errors import Diagnostic, GraphparError
+from graphpar.errors import Diagnostic, GraphparError, raise_if_any
 
 if TYPE_CHECKING:
     from graphpar.compiler import Build
@@ -41,6 +41,7 @@ def make(
 
     # What follows loads torch; the mistakes above are told at once.
     from graphpar.compiler import compile_captured
+    from graphpar.explain.expect import over_budget
     from graphpar.explain.summary import summarize
     from graphpar.sources.captured import capture_source
     from graphpar.sources.coverage import assumed
@@ -52,8 +53,12 @@ def make(
     record = {**source.record(folder), "spec_file": Path(read.path).name}
     build = compile_captured(captured, read, record, folders)
     unproven = proven(build, folder)
+    summary = summarize(build.plan, build.placed, read, (*source.said, *assumed(captured), *unproven), folder)
+    if read.expect is not None:
+        lines = len(build.files["model.py"].splitlines())
+        raise_if_any(over_budget(read.expect, summary.traffic, summary.memory, lines))
     write_folder(folder, with_runtime(build.files) if standalone else build.files, build.plan)
-    return summarize(build.plan, build.placed, read, (*source.said, *assumed(captured), *unproven), folder)
+    return summary
 
 
 def proven(build: Build, folder: Path) -> list[str]:

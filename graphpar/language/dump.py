@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from graphpar.language.schema import DimSpec, LayoutRule, ModelSpec, Region, Spec
+from graphpar.language.schema import Budget, DimSpec, Expect, LayoutRule, ModelSpec, Region, Spec
 from graphpar.notation import format_axis, format_tensor
 
 # What any YAML version reads as this text and nothing else, in block and in flow style.
@@ -32,8 +32,23 @@ def dump_spec(spec: Spec) -> str:
     lines += _block("numerics", numerics.items())
     lines += _block("ops", ((name, _text(op.rule)) for name, op in spec.ops.items()))
     lines += _block("outputs", spec.outputs.items())
+    lines += _expect(spec.expect) if spec.expect else []
     lines.append(f"strict: {str(spec.strict).lower()}")
     return "\n".join(lines) + "\n"
+
+
+def _expect(expect: Expect) -> list[str]:
+    numbers = {"memory": expect.memory, "lines": expect.lines}
+    lines = [f"  {name}: {number}" for name, number in numbers.items() if number is not None]
+    if expect.collectives is not None:
+        entries = [f"    {_text(b.what)}: {_budget(b)}" for b in expect.collectives]
+        lines += ["  collectives:", *entries] if entries else ["  collectives: {}"]
+    return ["expect:", *lines] if lines else ["expect: {}"]
+
+
+def _budget(budget: Budget) -> str:
+    numbers = {"count": budget.count, "bytes": budget.bytes}
+    return _flow({name: str(number) for name, number in numbers.items() if number is not None})
 
 
 def _model(model: ModelSpec) -> list[str]:

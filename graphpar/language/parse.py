@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from graphpar.errors import Diagnostic, GraphparError, Span, raise_if_any
+from graphpar.language.parse_expect import parse_expect
 from graphpar.language.parse_layout import parse_layout, parse_mesh
 from graphpar.language.parse_model import (
     DTYPES,
@@ -34,6 +35,7 @@ KEYS = (
     "numerics",
     "ops",
     "outputs",
+    "expect",
     "strict",
 )
 REQUIRED = {"version": "version: 1", "mesh": "mesh: {tp: 2}", "layout": "layout:\n  - heads: tp"}
@@ -42,7 +44,6 @@ LATER = {
     "context": "attention over a sharded sequence",
     "moe": "experts on different ranks",
     "pipeline": "stages and their schedule",
-    "expect": "what a plan is expected to cost",
 }
 
 
@@ -82,6 +83,7 @@ def parse_spec(text: str, path: str = "spec.yaml") -> Spec:
         regions=_parse_regions(found["regions"][1], mesh, problems) if "regions" in found else (),
         uneven=_parse_uneven(found["uneven"][1], problems) if "uneven" in found else Uneven(),
         strict=boolean(found["strict"][1], problems) is not False if "strict" in found else True,
+        expect=parse_expect(found["expect"][1], mesh, problems) if "expect" in found else None,
         numerics=_parse_numerics(found["numerics"][1], problems) if "numerics" in found else Numerics(),
         ops=parse_ops(found["ops"][1], problems) if "ops" in found else {},
         outputs=_parse_outputs(found["outputs"][1], problems) if "outputs" in found else {},

@@ -149,6 +149,26 @@ class Numerics:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """The most that collectives may take in one step on one rank: `what` is their phase, kind and axes."""
+
+    what: str
+    count: int | None = None
+    bytes: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Expect:
+    """The most that a plan may take: collectives (those not listed: none), bytes per rank, lines of model.py."""
+
+    collectives: tuple[Budget, ...] | None = None
+    memory: int | None = None
+    lines: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class OpRule:
     """The axis rule of an op that graphpar does not know."""
 
@@ -171,6 +191,7 @@ class Spec:
     regions: tuple[Region, ...] = ()
     uneven: Uneven = Uneven()
     strict: bool = True
+    expect: Expect | None = None
     numerics: Numerics = Numerics()
     ops: Mapping[str, OpRule] = field(default_factory=dict)
     outputs: Mapping[str, Whole] = field(default_factory=dict)

@@ -60,6 +60,20 @@ def test_compiling_twice_gives_the_same_bytes(tmp_path):
     assert all((tmp_path / "one" / f).read_bytes() == (tmp_path / "two" / f).read_bytes() for f in FILES)
 
 
+def test_a_plan_over_its_budget_is_told_and_not_written(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    text = (MODELS.parent / "specs" / "fine.yaml").read_text().rstrip() + "\n"
+    spec.write_text(text + "expect:\n  collectives: {}\n  memory: 1 KiB\n  lines: 10\n")
+    said = graphpar("compile", MODELS / "fine.py", spec, "-o", tmp_path / "build")
+    assert said.code == 2 and "over-budget" in said.err and not (tmp_path / "build").exists()
+    for line in ("none expected", "at most 1 KiB expected", "in model.py, at most 10 expected"):
+        assert line in said.err
+    fix = said.err.split("fix: ")[1]
+    spec.write_text(text + "\n".join(line.removeprefix("         ") for line in fix.splitlines()) + "\n")
+    said = graphpar("compile", MODELS / "fine.py", spec, "-o", tmp_path / "build")
+    assert said.code == 0, said.err + spec.read_text()
+
+
 def test_the_python_function_does_what_the_command_does(tmp_path):
     assert small(tmp_path / "one").code == 0
     spec = MODELS.parent / "specs" / "fine.yaml"

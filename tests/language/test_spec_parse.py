@@ -47,6 +47,12 @@ strict: false
 numerics: {grad_reduce_dtype: float32, rng: exact, deterministic: true}
 ops: {"mylib::rope": "b h s d, s d -> b h s d ; whole d"}
 outputs: {logits: sharded}
+expect:
+  collectives:
+    forward all_reduce tp: {count: 4, bytes: 1.5 MiB}
+    gradients all_reduce dp tp: 3
+  memory: 80 GiB
+  lines: 400
 """
 
 
@@ -171,7 +177,7 @@ def test_only_version_one_is_read(version):
     assert codes(f"version: {version}\nmesh: {{tp: 2}}\nlayout: []\n") == ["bad-version"]
 
 
-@pytest.mark.parametrize("key", ["store", "context", "moe", "pipeline", "expect"])
+@pytest.mark.parametrize("key", ["store", "context", "moe", "pipeline"])
 def test_words_without_a_meaning_yet_are_refused(key):
     assert codes(minimal("  - batch: dp\n") + f"{key}: {{}}\n") == ["not-available"]
 
