@@ -17,6 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import nn
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.proxy import TracerBase
 
 from graphpar.capture import recipe, siblings, translate
@@ -111,7 +112,7 @@ def _export(model: nn.Module, signature: Signature) -> ExportedProgram:
     inputs = {name: torch.arange(batch * seq).reshape(batch, seq) % 2 + k for k, name in enumerate(signature.inputs)}
     dynamic: dict[str, Any] = {name: {0: Dim.AUTO, 1: Dim.AUTO} for name in inputs}
     dynamic |= dict.fromkeys(signature.constants)
-    with _whole_traces():
+    with _whole_traces(), _no_numbers():
         return torch.export.export(
             model,
             (),
@@ -132,6 +133,17 @@ def _whole_traces() -> Iterator[None]:
         yield
     finally:
         TracerBase._filter_traceback_frames = original
+
+
+@contextmanager
+def _no_numbers() -> Iterator[None]:
+    """Refuse `.item()` where it stands: torch would carry the number along, and no rank could make it from its part."""
+    original = ShapeEnv.allow_scalar_outputs
+    setattr(ShapeEnv, "allow_scalar_outputs", property(lambda self: False))  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(ShapeEnv, "allow_scalar_outputs", original)  # noqa: B010
 
 
 def _example_sizes(model: nn.Module) -> tuple[int, int]:
