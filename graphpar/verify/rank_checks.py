@@ -47,9 +47,19 @@ def dropout(program: Program, ours: Sequence[Step], theirs: reference.Gradients 
     found = [_replicas("with dropout: replicas", whole, alike)]
     if theirs is None:
         return found
-    full = {name: g.full for name, g in whole.items()}
-    error = larger(worst(full, theirs.gradients), Worst(scalars([rank.loss for rank in ours], theirs.loss), "loss"))
+    error = _loss_or_gradient(whole, ours, theirs)
     return [*found, error.check("with dropout: loss and gradients", "masks as on one device")]
+
+
+def mean_masks(program: Program, ours: Sequence[Step], theirs: reference.Gradients) -> Check:
+    """With the mean of each mask in its place, everything agrees: the same is dropped in the same places."""
+    whole = _gathered(program, [rank.gradients for rank in ours])
+    return _loss_or_gradient(whole, ours, theirs).check("with dropout: what is dropped", "the mean of each mask")
+
+
+def _loss_or_gradient(whole: dict[str, Gathered], ours: Sequence[Step], theirs: reference.Gradients) -> Worst:
+    full = {name: g.full for name, g in whole.items()}
+    return larger(worst(full, theirs.gradients), Worst(scalars([rank.loss for rank in ours], theirs.loss), "loss"))
 
 
 def wrong_gradients(program: Program, ours: Sequence[Step], theirs: reference.Gradients) -> dict[str, float]:

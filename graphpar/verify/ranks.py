@@ -11,6 +11,7 @@ import torch
 from graphpar.runtime.initialise import held_tensors, initialise
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.simulate import simulate
+from graphpar.verify.masks import Drawn, without_masks
 from graphpar.verify.program import Batch, Program, Values
 from graphpar.verify.steps import Dropout, Parts, drop, losses, one_step, train
 
@@ -44,7 +45,15 @@ class Training:
     steps: tuple[tuple[Batch, ...], ...]
 
 
-Task: TypeAlias = "Initial | OneStep | Losses | Training"
+@dataclass(frozen=True)
+class Masks:
+    """A step in training mode with the mean of each mask in its place. Gives a `Step`, and what was drawn."""
+
+    batch: Batch
+    dropout: Dropout
+
+
+Task: TypeAlias = "Initial | OneStep | Losses | Training | Masks"
 Outcome: TypeAlias = "list[Any] | Exception"  # what each rank gives, or why there is nothing
 Runner: TypeAlias = Callable[[Program, Values, Sequence[Task]], "list[Outcome]"]
 
@@ -62,6 +71,12 @@ def perform(task: Task, program: Program, mesh: Mesh, values: Values) -> Any:
             return losses(program, mesh, program.model(mesh, values, torch.float64), batches)
         case Training(steps):
             return train(program, mesh, program.model(mesh, values, torch.float64), steps)
+        case Masks(batch, dropout):
+            model = program.model(mesh, values, torch.float64)
+            drop(mesh, model, dropout)
+            drawn: list[Drawn] = []
+            without_masks(model, drawn)
+            return one_step(program, mesh, model, batch), drawn
 
 
 def simulated(timeout: float) -> Runner:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphpar.verify import reference
+from graphpar.verify.masks import without_masks
 from graphpar.verify.program import Batch, Program, Values, one_device_mesh
 from graphpar.verify.steps import Dropout, Trained, drop, losses
 
@@ -42,6 +43,12 @@ class Single:
         mesh = one_device_mesh(self.program)
         model = self.program.model(mesh, self.values, dtype)
         drop(mesh, model, dropout)
+        return reference.gradients(trainable(model), lambda b: self.loss(model, b), batch)
+
+    def step_without_masks(self, batch: Batch) -> reference.Gradients:
+        """Loss, gradients and norm in training mode, with the mean of each mask of dropout in its place."""
+        model = self.model().train()
+        without_masks(model)
         return reference.gradients(trainable(model), lambda b: self.loss(model, b), batch)
 
     def train(self, batches: Sequence[Batch]) -> Trained:

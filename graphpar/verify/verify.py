@@ -17,12 +17,13 @@ from graphpar.verify.batches import Batches, Pattern, Size, fitting, joined
 from graphpar.verify.launch import launched
 from graphpar.verify.locate import locate, parameter
 from graphpar.verify.locate_module import locate_module
+from graphpar.verify.masks import Drawn, independent
 from graphpar.verify.origin import Origin, nudged, one_device, values
-from graphpar.verify.program import Program, read_program
-from graphpar.verify.ranks import Initial, Losses, OneStep, Task, Training, simulated
+from graphpar.verify.program import Batch, Program, read_program
+from graphpar.verify.ranks import Initial, Losses, Masks, OneStep, Task, Training, simulated
 from graphpar.verify.report import Check, Report
 from graphpar.verify.single import Single
-from graphpar.verify.steps import RATES, Dropout
+from graphpar.verify.steps import RATES, Dropout, Step
 from graphpar.verify.text import text
 
 MICROBATCHES = 2
@@ -102,7 +103,11 @@ class _Verification:
         microbatches = MICROBATCHES if program.plan.adds_up else 1
         steps = [[self.batches.draw(self.size) for _ in range(microbatches)] for _ in RATES]
         tasks = [Initial(self.seed), OneStep(batch), OneStep(batch), Losses(sizes), Training(tuple(map(tuple, steps)))]
-        tasks += [OneStep(batch, self.dropout)] if self.dropout else []
+        if self.dropout:
+            tasks += [
+                OneStep(batch, self.dropout),
+                *([] if self.dropout.rng == "exact" else [Masks(batch, self.dropout)]),
+            ]
         first, step, second, losses, trained, *dropped = self.perform(tasks)
         self.step = lambda: (step(), single.step(batch))
         self.check(
@@ -115,8 +120,16 @@ class _Verification:
             same = self.dropout.rng == "exact"
             theirs = single.step(batch, dropout=self.dropout) if same else None
             self.check("with dropout", lambda: rank_checks.dropout(program, dropped[0](), theirs))
+            if not same:
+                self.check("with dropout: masks", lambda: self.masks(dropped[1](), batch))
         whole = [joined(batches) for batches in steps]
         self.check("training", lambda: rank_checks.training(program, trained(), single.train(whole)))
+
+    def masks(self, ours: list[tuple[Step, list[Drawn]]], batch: Batch) -> list[Check]:
+        """Where no device draws the same masks: what they drop, and where they are equal."""
+        steps = [step for step, _ in ours]
+        theirs = self.single.step_without_masks(batch)
+        return [independent([drawn for _, drawn in ours]), rank_checks.mean_masks(self.program, steps, theirs)]
 
     def other_sizes(self) -> tuple[dict[str, Any], ...]:
         """Batches of the smallest size and of an odd multiple, as far as the model has positions."""
