@@ -19,7 +19,9 @@ def bind(node: Node, operands: Sequence[Axes | None], atoms: Atoms, more: Mappin
     if text is None:
         return None
     left, _, right = text.partition("->")
-    return bind_text([t.split() for t in left.split(",")], right.split(), operands, node, atoms)
+    results = [t.split() for t in right.split(",")]  # one for each tensor that the op makes, or one for all
+    result = results[node.attrs.get("part", 0) if len(results) > 1 else 0]
+    return bind_text([t.split() for t in left.split(",")], result, operands, node, atoms)
 
 
 def bind_text(

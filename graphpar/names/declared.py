@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphpar.errors import Diagnostic
+from graphpar.errors import Diagnostic, Span
 from graphpar.ir.graph import Node
 from graphpar.language.schema import NameRule, Spec
 from graphpar.language.selectors import selects
@@ -26,13 +26,14 @@ class Declared:
     names: tuple[NameRule, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     ops: Mapping[str, str] = field(default_factory=dict[str, str])
+    places: Mapping[str, Span] = field(default_factory=dict[str, Span])  # of the ops' rules
 
     @classmethod
     def of(cls, spec: Spec) -> Declared:
         """The declarations of a spec."""
         sizes = {name: dim.size for name, dim in spec.dims.items() if dim.size is not None}
         ops = {name: with_marks(rule.rule) for name, rule in spec.ops.items()}
-        return cls(spec.names, sizes, ops)
+        return cls(spec.names, sizes, ops, {name: rule.rule_span for name, rule in spec.ops.items()})
 
 
 def declare(unified: Unified, labels: Labels, declared: Declared) -> list[Diagnostic]:

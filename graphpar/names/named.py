@@ -13,6 +13,7 @@ from graphpar.names.declared import Declared, declare
 from graphpar.names.infer import Unified, unify
 from graphpar.names.roles import Labels, label, where
 from graphpar.names.signature import Axes
+from graphpar.names.unknown import misfits
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def name(graph: Graph, declared: Declared | None = None) -> Named:
     Raises GraphparError where a declaration contradicts the graph.
     """
     declared = declared or Declared()
+    raise_if_any(misfits(graph, declared.ops, declared.places))
     unified = unify(graph, declared.ops)
     labels = Labels()
     raise_if_any(declare(unified, labels, declared))

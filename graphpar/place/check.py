@@ -10,6 +10,7 @@ from graphpar.language.check import check_names, unused_rule
 from graphpar.language.schema import LayoutRule, Spec
 from graphpar.language.unmatched import ModelNames
 from graphpar.names.named import Named
+from graphpar.names.unknown import without_rule
 from graphpar.place.place import Placed
 
 
@@ -17,7 +18,10 @@ def check_named(named: Named, spec: Spec) -> tuple[Diagnostic, ...]:
     """Names in the spec that the model does not have, and ops of the model that have no rule."""
     sizes = named.sizes()
     where = {n: named.why.get(n, "") for n in sizes}
-    return (*check_names(spec, sizes, where, model_names(named)), *unknown_ops(named, spec), *unkept(spec, sizes))
+    missing = without_rule(unknown_ops(named))
+    if missing:
+        return tuple(missing)  # a name that the spec asks for may be missing for want of the rule
+    return (*check_names(spec, sizes, where, model_names(named)), *unkept(spec, sizes))
 
 
 def unkept(spec: Spec, sizes: Mapping[str, int | None]) -> Iterable[Diagnostic]:
@@ -64,33 +68,13 @@ def model_names(named: Named) -> ModelNames:
     return ModelNames([*graph.modules, *inputs], parameters, ops, lines, lists, aliases)
 
 
-def unknown_ops(named: Named, spec: Spec) -> Iterable[Diagnostic]:
+def unknown_ops(named: Named) -> Iterable[Node]:
     """Ops without a rule. A value that is neither fed nor trained may be computed whole by any op."""
     fed: set[Node] = set()
     for node in named.graph.nodes:
         if node.op in ("input", "parameter") or any(a in fed for a in node.operands):
             fed.add(node)
-    for node in dict.fromkeys(n for n in named.unknown if n in fed):
-        yield no_rule(node)
-
-
-def no_rule(node: Node) -> Diagnostic:
-    """The diagnostic of an op that graphpar does not know."""
-    place = Span(node.origin.file, node.origin.line, 1, 1) if node.origin.file else None
-    shapes = ", ".join("[" + " ".join(map(str, a.axes or a.shape)) + "]" for a in node.operands)
-    letters = [" ".join("abcdefgh"[: a.rank]) for a in node.operands]
-    result = " ".join("abcdefgh"[: node.rank])
-    return Diagnostic(
-        "no-op-rule",
-        place,
-        f"no rule says what `{node.op}` does to named dimensions",
-        why=(
-            f"it reads {shapes} in {node.origin.module or 'the model'}",
-            "without a rule nothing can be said about a cut operand",
-        ),
-        fix=f'ops:\n  {node.op}: "{", ".join(letters)} -> {result}"   # mark what must be whole: `a!`',
-        kind="model",
-    )
+    return dict.fromkeys(n for n in named.unknown if n in fed)
 
 
 def check_placed(placed: Placed) -> tuple[Diagnostic, ...]:
