@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help venv demo test check lint types layers format clean
+.PHONY: help venv demo test property check lint types layers format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -22,6 +22,9 @@ demo: .venv/stamp  ## compile, train, verify and draw a small GPT, in about two 
 
 test: check  ## all checks, then all tests
 	@$(BIN)/pytest -q -n 2 --dist loadgroup
+
+property: .venv/stamp  ## 2000 models and layouts that nobody chose; GRAPHPAR_DRAWS and GRAPHPAR_SEED change them
+	@GRAPHPAR_DRAWS=$${GRAPHPAR_DRAWS:-2000} $(BIN)/pytest -q -s tests/property
 
 check: lint types layers  ## style, types and who imports whom
 

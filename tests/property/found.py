@@ -1,0 +1,72 @@
+"""What the draws have found: the smallest model and layout of each mistake, and which draws would find it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from choices import Choices
+
+from specs import Document
+
+
+@dataclass(frozen=True)
+class Found:
+    """One failing draw. `reason` is None once it is mended; the draw then stays as a test.
+
+    `like` says of any other draw whether it fails for the same reason: until that is mended, such draws are left out.
+    """
+
+    choices: Choices
+    layout: Document
+    reason: str | None
+    like: Callable[[Choices, Document], bool]
+
+
+def cuts(document: Document, *names: str) -> bool:
+    """Whether a rule of a layout puts one of these dimensions on an axis."""
+    return any(name in rule for rule in document["layout"] for name in names)
+
+
+def layout(mesh: dict[str, int], *rules: str) -> Document:
+    """`layout({"tp": 2}, "heads tp")`."""
+    pairs = [rule.split() for rule in rules]
+    return {"version": 1, "mesh": mesh, "layout": [{name: axis} for name, axis in pairs]}
+
+
+def alternating(c: Choices) -> bool:
+    """Whether the first and the third block are alike, and the second is another."""
+    return c.layers == 3 and c.second != "alike"
+
+
+FOUND: dict[str, Found] = {
+    "a scale for each head": Found(
+        Choices(about="head scale"),
+        layout({"tp": 2}, "heads tp"),
+        "check: reshaping `heads@tp` to (1, heads, 1, 1) leaves tp in the first of them; the program is right",
+        lambda c, spec: c.about == "head scale" and cuts(spec, "heads", "kv_heads"),
+    ),
+    "keys and values by view, one head on each rank": Found(
+        Choices(heads=2, kv_heads=2, qkv="q and kv", split="unbind"),
+        layout({"tp": 2}, "heads tp"),
+        "check: it follows `unflatten(-1, (-1, d_head))` to (2 heads@tp) of one head each; the program is right",
+        lambda c, spec: c.qkv == "q and kv" and c.split == "unbind" and cuts(spec, "heads", "kv_heads"),
+    ),
+    "positions made in blocks that alternate": Found(
+        Choices(layers=3, positions="rotary halves", second="hidden"),
+        layout({"d": 2}, "d_model d"),
+        "capture/share.py: positions made inside one block are taken for those of another; a KeyError in codegen",
+        lambda c, spec: alternating(c) and c.positions.startswith(("rotary", "alibi")),
+    ),
+    "norms behind the parts of blocks that alternate": Found(
+        Choices(layers=3, norms="post", second="hidden"),
+        layout({"tp": 2}, "heads tp"),
+        "codegen/forward.py: what enters the first and the third block is not known outside of them; a KeyError",
+        lambda c, spec: alternating(c) and c.norms == "post",
+    ),
+}
+
+
+def known(choices: Choices, document: Document) -> bool:
+    """Whether a draw is like one that fails for a reason that is known."""
+    return any(f.reason is not None and f.like(choices, document) for f in FOUND.values())
