@@ -108,11 +108,23 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
 def _longest(bounds: Sequence[Any]) -> int | None:
     """The longest sequence that position tables and the model's own checks allow."""
     limits = [b for b in bounds if isinstance(b, int) and not isinstance(b, bool)]
-    for b in bounds:
-        pair = (b.args[0], b.args[1]) if isinstance(b, sympy.Le) else b.args[::-1] if isinstance(b, sympy.Ge) else ()
-        if len(pair) == 2 and pair[0] == SEQ and isinstance(pair[1], sympy.Integer):
-            limits.append(int(pair[1]))
-    return min(limits, default=None)
+    conditions = [b for b in bounds if isinstance(b, sympy.Basic) and b.free_symbols == {SEQ}]
+    return min([*limits, *(n for c in conditions if (n := _limit(c)) is not None)], default=None)
+
+
+def _limit(condition: sympy.Basic) -> int | None:
+    """The last length for which a condition holds, of one that holds up to some length and not beyond it."""
+
+    def holds(length: int) -> bool:
+        return condition.subs(SEQ, length) == sympy.true
+
+    least, most = 2, 1 << 24
+    if holds(most) or not holds(least):
+        return None
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if holds(middle) else (least, middle)
+    return least
 
 
 def _header(document: Mapping[str, Any], source: Mapping[str, Any]) -> str:

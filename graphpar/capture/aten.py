@@ -107,11 +107,17 @@ def linear(call: Call) -> Node:
 
 
 def addmm(call: Call) -> Node:
-    """b + x w, the weight stored as (in, out)."""
-    bias, x, w = call.args[:3]
-    if call.kwargs.get("alpha", 1) != 1 or call.kwargs.get("beta", 1) != 1 or bias.rank != 1:
-        return call.node("add", Node("matmul", (x, w), {}, call.shape, call.dtype, call.origin), bias)
-    return call.node("linear", x, w, bias, transposed=True)
+    """b + x w, the weight stored as (in, out); or a product and something added, each of them scaled."""
+    added, x, y = call.args[:3]
+    beta, alpha = call.arg(3, "beta", 1), call.arg(4, "alpha", 1)
+    if beta == alpha == added.rank == 1:
+        return call.node("linear", x, y, added, transposed=True)
+    product = Node("matmul", (x, y), {}, call.shape, call.dtype, call.origin)
+    scaled = [
+        v if factor == 1 else Node("mul", (v, factor), {}, v.shape, v.dtype, call.origin)
+        for v, factor in ((added, beta), (product, alpha))
+    ]
+    return call.node("add", *scaled)
 
 
 def sdpa(call: Call) -> Node:
@@ -365,8 +371,25 @@ def diff(call: Call) -> Result:
 
 
 def index(call: Call) -> Node:
-    """Advanced indexing; a missing index takes the whole dimension."""
-    return call.node("index", call.args[0], *call.args[1])
+    """Advanced indexing; a missing index takes the whole dimension. Rows of a table are looked up in it."""
+    x, indices = call.args[0], call.args[1]
+    given = [(dim, i) for dim, i in enumerate(indices) if i is not None]
+    if len(given) == 1:
+        dim, where = given[0]
+        if (run := _run(where)) is not None:
+            start, stop = (n + x.shape[dim] if n < 0 else n for n in run)
+            return call.node("slice", x, dim=dim, start=start, stop=stop + 1, step=1)
+        if dim == 0 and x.rank == 2 and where.dtype.startswith("int"):
+            return call.node("embedding", x, where)
+    return call.node("index", x, *indices)
+
+
+def _run(where: Node) -> tuple[int, int] | None:
+    """The first and last of numbers that a list in the source gives, if each is one more than that before."""
+    numbers = where.attrs.get("value") if where.op == "constant" else None
+    if not isinstance(numbers, list) or not numbers or any(type(n) is not int for n in numbers):
+        return None
+    return (numbers[0], numbers[-1]) if numbers == list(range(numbers[0], numbers[0] + len(numbers))) else None
 
 
 def gelu(call: Call) -> Node:
@@ -446,11 +469,14 @@ TABLE: dict[str, Handler] = {
     "aten.bitwise_not.default": pointwise("logical_not"),
     "aten.maximum.default": pointwise("maximum"),
     "aten.minimum.default": pointwise("minimum"),
+    "aten.max.other": pointwise("maximum"),
+    "aten.min.other": pointwise("minimum"),
     "aten.rsub.Scalar": swapped("sub"),
     "aten.type_as.default": cast,
     "aten._to_copy.default": cast,
     "aten.linear.default": linear,
     "aten.addmm.default": addmm,
+    "aten.baddbmm.default": addmm,
     "aten.mm.default": matmul,
     "aten.bmm.default": matmul,
     "aten.matmul.default": matmul,

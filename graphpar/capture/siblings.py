@@ -171,7 +171,7 @@ def _value(member: nn.Module, path: str, name: str) -> object:
 def _digest(value: Tensor) -> bytes:
     if value.device.type == "meta" or type(value) is not Tensor:
         return b"unknown"
-    return value.detach().contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b""
+    return value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
 
 
 def _frame(siblings: Siblings, number: int, forward: Callable[..., Any]) -> Callable[..., Any]:

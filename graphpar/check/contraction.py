@@ -170,6 +170,14 @@ def embedding(ids: Value, weight: Value, *_: Any, **__: Any) -> Value:
     return meet([ids, weight], (*ids.dims, *weight.dims[1:]), "other")
 
 
+@rule(".index_select", "torch.index_select")
+def index_select(x: Value, dim: int, index: Value) -> Value:
+    """Elements of a dimension by number."""
+    at = x.at(dim)
+    check_whole(x, at, "any element")
+    return meet([x, index], (*x.dims[:at], *index.dims, *x.dims[at + 1 :]), "other")
+
+
 @rule("F.one_hot")
 def one_hot(ids: Value, classes: int) -> Value:
     """A one among zeros."""

@@ -312,10 +312,11 @@ class Interpreter:
         return self._rule(name)(*args, **kwargs)
 
     def _rule(self, name: str) -> Callable[..., Any]:
-        name = name.replace("torch.ops.aten.", "torch.")
-        if name not in RULES:
+        plain = name.removeprefix("torch.ops.aten.")
+        found = next((n for n in (name, f"torch.{plain}", f".{plain}") if n in RULES), None)
+        if found is None:
             raise NotFollowed(f"there is no rule for {name.removeprefix('.')}")
-        return RULES[name]
+        return RULES[found]
 
 
 class NotFollowed(Wrong):

@@ -159,10 +159,11 @@ def repeat_interleave(x: Value, repeats: int, dim: int, **_: Any) -> Value:
 
 
 @rule(".repeat", "torch.tile")
-def repeat(x: Value, *times: int) -> Value:
+def repeat(x: Value, *times: Any) -> Value:
     """All of it several times."""
-    dims = [ONE] * (len(times) - len(x.dims)) + list(x.dims)
-    return x.shaped(product([whole(n), dim]) if n != 1 else dim for n, dim in zip(times, dims, strict=True))
+    each = times[0] if isinstance(times[0], (tuple, list)) else times
+    dims = [ONE] * (len(each) - len(x.dims)) + list(x.dims)
+    return x.shaped(product([whole(n), dim]) if n != 1 else dim for n, dim in zip(each, dims, strict=True))
 
 
 @rule(".chunk", "torch.chunk")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import sympy
@@ -245,7 +246,7 @@ class _Writer:
             return str(size)
         found = {s: self._measure(s) for s in symbols(size)}
         value = sympy.simplify(size.subs({s: v for s, (_, v) in found.items()}))
-        text = str(value)
+        text = _SIZE.sub(lambda word: _PYTHON[word.group()], str(value))
         for s, (place, _) in found.items():
             text = text.replace(_stand_in(s).name, place)
         return f"({text})" if value.is_Add or value.is_Mul or value.is_Pow else text
@@ -307,6 +308,10 @@ def attribute(name: str, path: str) -> str:
     for part in rest.split("."):
         text += f"[{part}]" if part.isdigit() else f".{part}" if text else part
     return text
+
+
+_PYTHON = {"Max": "max", "Min": "min", "/": " // "}  # sizes are whole numbers
+_SIZE = re.compile(r"Max\b|Min\b|/")
 
 
 def _stand_in(symbol: sympy.Symbol) -> sympy.Symbol:
