@@ -59,7 +59,7 @@ def capture(construct: Callable[[], nn.Module], signature: Signature) -> Capture
         _fill_buffers(model, built.tape)
         program, groups = export(model, signature)
         sizes = _sizes(program, signature)
-        translation = share(translate.translate(program, model, sizes))
+        translation = share(translate.translate(program, model, sizes), groups.sites)
         nodes, new, loops = fold(translation, groups.sites)
     loss = new[_loss(program, translation, signature)]
     tensors = translate.tensors(model)

@@ -6,9 +6,10 @@ own that are equal to those of the call before. Where nothing of them is drawn a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from graphpar.capture.siblings import Site
 from graphpar.capture.translate import BlockCall, Translation
 from graphpar.ir.graph import Node
 
@@ -17,9 +18,14 @@ PARTS = ("inputs", "outputs", "body_inputs", "body_outputs")
 ANEW = frozenset({"enter", "leave", "dropout"})  # not shared, nor is what is made of them
 
 
-def share(translation: Translation) -> Translation:
-    """The translation with each repeated value that calls are given replaced by its first."""
-    wanted = _before(value for call in translation.calls for value in call.inputs)
+def share(translation: Translation, sites: Sequence[Site]) -> Translation:
+    """The translation with each repeated value that calls are given replaced by its first.
+
+    Only what the module that runs the blocks makes itself is shared: a value inside a block stays there.
+    """
+    callers = {sites[call.site].path.rpartition(".")[0] for call in translation.calls}
+    given = _before(value for call in translation.calls for value in call.inputs)
+    wanted = {node for node in given if node.origin.module in callers}
     new: dict[Node, Node] = {}
     first: dict[object, Node] = {}
     nodes: list[Node] = []

@@ -158,7 +158,9 @@ def _heads(q: Value, k: Value, v: Value, dim: int, *, shared: bool) -> Dim:
 @rule("attention")
 def attention(q: Value, k: Value, v: Value, stream: Stream, **how: Any) -> Value:
     """Attention with dropout: the probabilities lie as the result does."""
-    y: Value = attend(q, k, v, **{word: given for word, given in how.items() if word not in ("dropout_p", "training")})
+    y: Value = attend(
+        q, k, v, **{word: given for word, given in how.items() if word not in ("dropout_p", "training", "cut")}
+    )
     check_stream(y, stream)
     return y
 

@@ -166,7 +166,7 @@ def _without(factors: list[Factor], factor: Factor) -> list[Factor] | None:
 # Splitting and joining
 
 
-def split(dim: Dim, sizes: Sequence[int]) -> list[Dim]:
+def split(dim: Dim, sizes: list[int]) -> list[Dim]:
     """The dimensions of these local sizes, outermost first, that a dimension is the product of."""
     if len(dim) > 1:
         if [n for n in sizes if n != 1] == [length(dim)]:
@@ -174,17 +174,19 @@ def split(dim: Dim, sizes: Sequence[int]) -> list[Dim]:
         raise Wrong(f"{spell(dim)} is a sum of parts, which cannot be split into {' x '.join(map(str, sizes))}")
     left = [factor for segment in dim for factor in segment]
     found: list[Dim] = []
-    for size in sizes:
-        taken, left = _take(left, size, dim)
+    for i, size in enumerate(sizes):
+        taken, left = _take(left, size, dim, more=sizes[i + 1 : i + 2] != [1])
         found.append(dimension([taken]))
     return found
 
 
-def _take(factors: list[Factor], size: int, other: Dim) -> tuple[list[Factor], list[Factor]]:
-    """The leading factors that make up `size`, and those of one element on each rank that follow; and the rest."""
+def _take(factors: list[Factor], size: int, other: Dim, *, more: bool = True) -> tuple[list[Factor], list[Factor]]:
+    """The leading factors that make up `size`, with `more` also those after them of one element; and the rest."""
     taken: list[Factor] = []
     left = list(factors)
-    while left and (size > 1 or not taken or (left[0].size == 1 and len(left) > 1)):
+    if size == 1 and left and left[0].size > 1:
+        return [Factor(1)], left
+    while left and (size > 1 or not taken or (more and left[0].size == 1 and len(left) > 1)):
         factor = left.pop(0)
         if factor.size and size % factor.size == 0:
             taken.append(factor)

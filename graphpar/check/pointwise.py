@@ -103,7 +103,7 @@ def masked_fill(x: Value, mask: Value, value: object) -> Value:
 
 
 @rule("dropout")
-def dropout(x: Value, p: float, training: object, stream: Stream) -> Value:
+def dropout(x: Value, p: float, training: object, stream: Stream, **_: Any) -> Value:
     """Masks are equal where x is the same, and independent where it is cut."""
     del p, training
     check_stream(x, stream)

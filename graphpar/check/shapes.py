@@ -277,11 +277,11 @@ def select(x: Value, index: Any) -> Value:
             continue
         if not left:
             raise Wrong(f"{x} has not so many dimensions")
-        dims += _selected(x, left.pop(0), item, used)
+        dims += _selected(x, left.pop(0), item, used, left)
     return meet([x, *used], (*dims, *left), "other" if used else "add")
 
 
-def _selected(x: Value, dim: Dim, item: Any, used: list[Value]) -> Sequence[Dim]:
+def _selected(x: Value, dim: Dim, item: Any, used: list[Value], after: list[Dim]) -> Sequence[Dim]:
     if isinstance(item, slice):
         return [_sliced(x, dim, item)]
     if isinstance(item, Value):
@@ -289,9 +289,13 @@ def _selected(x: Value, dim: Dim, item: Any, used: list[Value]) -> Sequence[Dim]
             raise Wrong(f"{x} by {item} is not followed: {'a second index' if used else 'the dimension is cut'}")
         used.append(item)
         return item.dims
-    at = number(item, "an index")
-    if cut_by(part(dim, at % max(length(dim), 1), at % max(length(dim), 1) + 1)):
-        raise Wrong(f"element {at} of {x} is another element on each rank")
+    at = number(item, "an index") % max(length(dim), 1)
+    element = part(dim, at, at + 1)
+    if not cut_by(element):
+        return []
+    if not after:
+        raise Wrong(f"element {item} of {x} is another element on each rank")
+    after[0] = product([element, after[0]])  # a cut factor of one element is the outermost of what follows
     return []
 
 

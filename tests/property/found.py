@@ -43,19 +43,19 @@ FOUND: dict[str, Found] = {
     "a scale for each head": Found(
         Choices(about="head scale"),
         layout({"tp": 2}, "heads tp"),
-        "check: reshaping `heads@tp` to (1, heads, 1, 1) leaves tp in the first of them; the program is right",
+        None,
         lambda c, spec: c.about == "head scale" and cuts(spec, "heads", "kv_heads"),
     ),
     "keys and values by view, one head on each rank": Found(
         Choices(heads=2, kv_heads=2, qkv="q and kv", split="unbind"),
         layout({"tp": 2}, "heads tp"),
-        "check: it follows `unflatten(-1, (-1, d_head))` to (2 heads@tp) of one head each; the program is right",
+        None,
         lambda c, spec: c.qkv == "q and kv" and c.split == "unbind" and cuts(spec, "heads", "kv_heads"),
     ),
     "positions made in blocks that alternate": Found(
         Choices(layers=3, positions="rotary halves", second="hidden"),
         layout({"d": 2}, "d_model d"),
-        "capture/share.py: positions made inside one block are taken for those of another; a KeyError in codegen",
+        None,
         lambda c, spec: alternating(c) and c.positions.startswith(("rotary", "alibi")),
     ),
     "norms behind the parts of blocks that alternate": Found(

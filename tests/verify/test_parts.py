@@ -25,6 +25,7 @@ PLAN = Plan(
     inputs=(Input("ids", torch.int64, {0: ("dp",)}), Input("labels", torch.int64, {0: ("dp",)})),
     parameters={},
     buffers={},
+    unread={},
     labels="same",
     ignore_index=-100,
     vocab=11,
