@@ -74,7 +74,7 @@ def _bytes(tensors: Iterable[Mapping[str, Any]], shape: str) -> int:
 def spell(size: float) -> str:
     """A number of bytes as people say it."""
     for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
+        if size < 999.5:  # what rounds to four digits is said in the next unit
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
         size /= 1024
-    return f"{size:.3g} GiB" if size < 1024 else f"{size / 1024:.3g} TiB"
+    return f"{size:.3g} GiB" if size < 999.5 else f"{size / 1024:.3g} TiB"

@@ -74,6 +74,16 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
+class _Help(argparse.HelpFormatter):
+    """Shows the defaults that are plain values; where a default needs words, the help has them."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if not action.help or action.default in (None, argparse.SUPPRESS) or action.nargs == 0:
+            return action.help
+        values = action.default if isinstance(action.default, tuple) else (action.default,)
+        return f"{action.help}  [default: {' '.join(map(str, values))}]".replace("%", "%%")
+
+
 def read_settings(plan: Plan, arguments: Sequence[str] | None = None) -> Settings:
     """Parse the command line. Raises UsageError, with the arithmetic, for what the plan cannot run."""
     given = _parser(plan).parse_args(arguments)
@@ -90,11 +100,11 @@ def read_settings(plan: Plan, arguments: Sequence[str] | None = None) -> Setting
 
 
 def _parser(plan: Plan) -> argparse.ArgumentParser:
-    seq = min(plan.max_seq or 128, 1024)
+    seq, rows = min(plan.max_seq or 128, 1024), 4 * plan.ways(0)
     parser = _Parser(
         prog="train.py",
         description="Train the compiled model. Start it with torchrun.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_Help,
     )
     files = parser.add_argument_group("files")
     files.add_argument("--data", type=Path, nargs="+", required=True, metavar="PATH",
@@ -103,30 +113,37 @@ def _parser(plan: Plan) -> argparse.ArgumentParser:
     files.add_argument("--load", type=Path, metavar="FILE", help="start from a .safetensors file of the source model")
     files.add_argument("--out", type=Path, default=Path("run"), metavar="DIR", help="metrics, checkpoints, weights")
     files.add_argument("--resume", action="store_true", help="go on from the newest complete checkpoint in --out")
-    files.add_argument("--save-every", type=int, default=0, metavar="STEPS", help="0: only at the end")
-    files.add_argument("--no-save", dest="save", action="store_false", help="write no checkpoint and no weights")
+    files.add_argument("--save-every", type=int, default=0, metavar="STEPS",
+                       help="steps between checkpoints with weights; 0: only at the end")  # fmt: skip
+    files.add_argument("--no-save", dest="save", action="store_false", help="save nothing, not even at the end")
 
     size = parser.add_argument_group("size")
-    size.add_argument("--steps", type=int, default=100)
-    size.add_argument("--batch", type=int, metavar="ROWS", help="sequences per step over all ranks")
+    size.add_argument("--steps", type=int, default=100, metavar="N", help="updates of the parameters")
+    size.add_argument("--batch", type=int, metavar="ROWS",
+                      help=f"sequences per step over all ranks  [default: {rows} per microbatch]")  # fmt: skip
     size.add_argument("--accumulate", type=int, default=1, metavar="N", help="microbatches per step")
     size.add_argument("--seq", type=int, default=seq, metavar="TOKENS", help="tokens per sequence")
-    size.add_argument("--eval-every", type=int, default=0, metavar="STEPS", help="0: only at the end")
-    size.add_argument("--eval-batches", type=int, default=8, metavar="N", help="0: never evaluate")
+    size.add_argument("--eval-every", type=int, default=0, metavar="STEPS",
+                      help="steps between evaluations; 0: only at the end")  # fmt: skip
+    size.add_argument("--eval-batches", type=int, default=8, metavar="N", help="of held-out text; 0: never evaluate")
 
     learning = parser.add_argument_group("learning")
-    learning.add_argument("--lr", type=float, default=3e-4)
-    learning.add_argument("--min-lr", type=float, help="a tenth of --lr unless given")
-    learning.add_argument("--warmup", type=int, default=10, metavar="STEPS")
-    learning.add_argument("--weight-decay", type=float, default=0.1)
-    learning.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.95), metavar="BETA")
-    learning.add_argument("--clip", type=float, default=1.0, metavar="NORM", help="0: never")
-    learning.add_argument("--seed", type=int, default=0)
+    learning.add_argument("--lr", type=float, default=3e-4, metavar="RATE", help="highest learning rate")
+    learning.add_argument("--min-lr", type=float, metavar="RATE",
+                          help="learning rate at the end  [default: a tenth of --lr]")  # fmt: skip
+    learning.add_argument("--warmup", type=int, default=10, metavar="STEPS", help="over which the rate rises to --lr")
+    learning.add_argument("--weight-decay", type=float, default=0.1, metavar="DECAY", help="AdamW's, of matrices only")
+    learning.add_argument("--betas", type=float, nargs=2, default=(0.9, 0.95), metavar="BETA",
+                          help="AdamW's, of its two moments")  # fmt: skip
+    learning.add_argument("--clip", type=float, default=1.0, metavar="NORM",
+                          help="largest norm of the gradient; 0: never clip")  # fmt: skip
+    learning.add_argument("--seed", type=int, default=0, metavar="N",
+                          help="of initial values, dropout and the order of the data")  # fmt: skip
 
     machine = parser.add_argument_group("machine")
     machine.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: matmuls by autocast")
     machine.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="longest wait for a peer")
-    machine.add_argument("--threads", type=int, metavar="N", help="CPU threads per rank")
+    machine.add_argument("--threads", type=int, metavar="N", help="CPU threads per rank  [default: as torch chooses]")
     machine.add_argument("--traceback", action="store_true", help="show where a failure happened")
     return parser
 

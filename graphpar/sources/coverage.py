@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import sympy
@@ -44,15 +44,31 @@ def _root(difference: Any, symbol: sympy.Symbol) -> int | None:
 
 
 def assumed(captured: Captured) -> tuple[str, ...]:
-    """What the graph takes for granted of batch and seq, as sentences."""
+    """What the graph takes for granted of batch and seq, as sentences.
+
+    That a size is not some number only says which of two equal ways torch took to compute the same: it binds nobody.
+    """
     found: dict[str, None] = {}
+    unequal = {a.condition for a in captured.assumptions if isinstance(a.condition, sympy.Ne)}
     for assumption in captured.assumptions:
         condition: Any = assumption.condition
+        if isinstance(condition, sympy.Ne) or _follows(condition, unequal):
+            continue
         if isinstance(condition, Relational) and condition.free_symbols <= _FREE:
             relation: Any = condition
             where = f" ({shown(assumption.file)}:{assumption.line})" if assumption.file else ""
             found[f"captured for {relation.lhs} {relation.rel_op} {relation.rhs}{where}"] = None
     return tuple(found)
+
+
+def _follows(condition: Any, unequal: Collection[Any]) -> bool:
+    """Whether a least size is only what the export has beside unequal sizes: at least 2, and not 2, is at least 3."""
+    if not isinstance(condition, sympy.Ge) or not isinstance(condition.args[1], sympy.Integer):
+        return False
+    size, least = condition.args[0], int(condition.args[1])
+    while least > 2 and (sympy.Ne(size, least - 1) in unequal):
+        least -= 1
+    return least <= 2
 
 
 def _unused(graph: Graph, assumed: Iterable[str]) -> Iterable[Diagnostic]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -40,6 +41,22 @@ def fitting(plan: Plan, rows: int = ROWS, length: int = LENGTH) -> Size:
         why = f"seq is cut into {unit} parts, and the model has {plan.max_seq} positions"
         raise GraphparError(Diagnostic("size", None, "no sequence fits this build", why=(why,), kind="check"))
     return Size(-(-rows // ways) * ways, max(most // unit, 1) * unit)
+
+
+def require_fitting(plan: Plan, rows: int | None, length: int | None, build: Path) -> None:
+    """Raises GraphparError unless the plan can cut what was asked for, as it is."""
+    asked = (("--rows", rows, plan.ways(0), None), ("--length", length, plan.seq_multiple, plan.max_seq))
+    for option, value, unit, most in asked:
+        if value is None:
+            continue
+        limits = [f"it is at least 1, and {value} < 1"] if value < 1 else []
+        limits += [f"the model has {most} positions, and {value} > {most}"] if most is not None and value > most else []
+        limits += [f"it is cut into {unit} parts: {value} mod {unit} = {value % unit}"] if value % unit else []
+        if limits:
+            below = min(value, most or value) // unit * unit
+            message = f"{option} {value} does not fit this build"
+            fix = f"graphpar verify {build} {option} {max(below, unit)}"
+            raise GraphparError(Diagnostic("size", None, message, why=tuple(limits), fix=fix))
 
 
 class Batches:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from graphpar.language.parse import parse_spec
 from graphpar.sources.door import reopen
+from graphpar.verify.batches import LENGTH, ROWS, require_fitting
 from graphpar.verify.origin import Origin
 from graphpar.verify.program import read_program
 from graphpar.verify.report import Check, Report
@@ -21,21 +22,29 @@ _STYLE = {"exact": "green", "ok": "green", "failed": "bold red", "skipped": "yel
 
 
 @click.command("verify")
-@click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--seed", default=0, show_default=True, help="Of weights and inputs.")
-@click.option("--rows", default=4, show_default=True, help="Sequences in a batch, over all ranks.")
-@click.option("--length", default=24, show_default=True, help="Tokens in a sequence.")
-@click.option("--memory", default=8.0, show_default=True, help="The most memory to use, in GiB.")
-@click.option("--timeout", default=300.0, show_default=True, help="Seconds until a rank that waits gives up.")
-@click.option("--launch", is_flag=True, help="Run each rank in a process of its own, under torchrun.")
+@click.argument("build", type=click.Path(path_type=Path))
+@click.option("--seed", default=0, show_default=True, metavar="N", help="of weights and inputs")
+@click.option("--rows", type=int, metavar="N", help=f"sequences in a batch, over all ranks  [default: {ROWS} or more]")
+@click.option("--length", type=int, metavar="N", help=f"tokens in a sequence  [default: about {LENGTH}]")
+@click.option("--memory", default=8.0, show_default=True, metavar="GIB", help="the most memory to use")
+@click.option("--timeout", default=300.0, show_default=True, metavar="SECONDS", help="longest wait for a peer")
+@click.option("--launch", is_flag=True, help="run each rank in a process of its own, under torchrun")
+@click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout, errors included")
 def command(
-    build: Path, as_json: bool, seed: int, rows: int, length: int, memory: float, timeout: float, launch: bool
+    build: Path,
+    as_json: bool,
+    seed: int,
+    rows: int | None,
+    length: int | None,
+    memory: float,
+    timeout: float,
+    launch: bool,
 ) -> None:
     """Prove that BUILD computes what its source model computes."""
     console = Console(stderr=as_json)
-    options = Options(seed, rows, length, int(memory * GIB), timeout, launch)
     program = read_program(build)
+    require_fitting(program.plan, rows, length, build)
+    options = Options(seed, rows or ROWS, length or LENGTH, int(memory * GIB), timeout, launch)
     spec = parse_spec((build / "spec.yaml").read_text(encoding="utf-8"), str(build / "spec.yaml"))
     with console.status("comparing with the source model"):
         source = reopen(program.document["source"], build, spec.model)

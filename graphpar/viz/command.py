@@ -33,7 +33,7 @@ class Pictures:
 
 
 @click.command("visualize")
-@click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("build", type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",

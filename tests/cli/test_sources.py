@@ -10,9 +10,11 @@ import pytest
 from cli_run import MODELS
 from zoo import MODELS as ZOO
 
-from graphpar.capture.capture import capture
+from graphpar.capture.capture import Signature, capture
 from graphpar.errors import GraphparError
+from graphpar.explain.memory import spell
 from graphpar.language.schema import ModelSpec
+from graphpar.sources.coverage import assumed
 from graphpar.sources.door import open_model, reopen
 
 
@@ -129,3 +131,20 @@ def test_without_the_library_a_folder_says_what_to_install(tmp_path, monkeypatch
     with pytest.raises(GraphparError) as caught:
         open_model(path)
     assert caught.value.diagnostics[0].fix == "pip install 'graphpar[hf]'"
+
+
+# ---- what is said
+
+
+def test_only_what_binds_is_said_of_the_length():
+    model = ZOO["nanogpt"]
+    captured = capture(model.build, Signature(tuple(model.arguments), model.keywords()))
+    assert all(" != " not in text and " >= " not in text for text in assumed(captured))
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(1010 * 1024, "0.986 MiB"), (999 * 1024, "999 KiB"), (12, "12 B"), (1023 << 30, "0.999 TiB")],
+)
+def test_no_size_is_said_in_powers_of_ten(size, text):
+    assert spell(size) == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from graphpar.errors import GraphparError
 from graphpar.runtime.plan import Input, Plan, Stored
 from graphpar.runtime.shards import Place, cut, read_dims
-from graphpar.verify.batches import Batches, Size, fitting, joined
+from graphpar.verify.batches import Batches, Size, fitting, joined, require_fitting
 from graphpar.verify.compare import errors, gather, relative, size, worst
 from graphpar.verify.lift import LiftedCasts
 from graphpar.verify.shapes import layout, read_shape
@@ -35,6 +36,15 @@ PLAN = Plan(
 
 
 # ---- batches --------------------------------------------------------------------------------------------------------
+
+
+def test_more_tokens_than_the_model_has_positions_are_refused():
+    plan = replace(PLAN, max_seq=128, seq_multiple=2)
+    with pytest.raises(GraphparError) as caught:
+        require_fitting(plan, None, 129, Path("build"))
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.why[0] == "the model has 128 positions, and 129 > 128"
+    assert diagnostic.fix == "graphpar verify build --length 128"
 
 
 def test_labels_are_missing_unevenly_and_inputs_are_tensors_of_their_own():

@@ -185,3 +185,19 @@ def test_processes_that_fail_are_told_once(tmp_path):
     report = verify(tmp_path, origin(MODEL), layout, Options(launch=True, capture=False, timeout=120))
     assert not report.passed
     assert any("NameError: name 'nothing' is not defined" in check.detail for check in report.failures)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why", "fix"),
+    [
+        ("--length", "0", "it is at least 1, and 0 < 1", "--length 1"),
+        ("--rows", "3", "it is cut into 2 parts: 3 mod 2 = 1", "--rows 2"),
+    ],
+)
+def test_a_size_that_was_asked_for_is_taken_or_refused(tmp_path, option, value, why, fix):
+    result = CliRunner().invoke(command, [str(build_file(tmp_path)), option, value])
+    assert isinstance(result.exception, GraphparError)
+    (diagnostic,) = result.exception.diagnostics
+    assert diagnostic.code == "size"
+    assert diagnostic.why == (why,)
+    assert diagnostic.fix.endswith(fix)
