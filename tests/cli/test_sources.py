@@ -37,6 +37,7 @@ def test_arguments_of_the_spec_reach_the_constructor():
 
 def test_a_module_is_imported_from_the_working_directory(monkeypatch):
     monkeypatch.chdir(MODELS.parent)
+    monkeypatch.syspath_prepend(MODELS)  # its neighbour
     source = open_model("models.fine:Model")
     assert (source.kind, source.title) == ("import", "models.fine:Model")
 
@@ -52,6 +53,7 @@ def test_the_token_ids_come_first_and_the_labels_last(name):
 @pytest.mark.parametrize("name", ["models/fine.py:Model", "models.fine:Model"])
 def test_a_model_is_found_again_from_where_its_build_is(name, tmp_path, monkeypatch):
     monkeypatch.chdir(MODELS.parent)
+    monkeypatch.syspath_prepend(MODELS)
     source = open_model(name)
     monkeypatch.chdir(tmp_path)
     again = reopen(source.record(tmp_path / "build"), tmp_path / "build")
