@@ -52,7 +52,7 @@ def make(
         captured = capture_source(source)
     record = {**source.record(folder), "spec_file": Path(read.path).name}
     build = compile_captured(captured, read, record, folders)
-    unproven = proven(build, folder)
+    unproven = proven(build)
     summary = summarize(build.plan, build.placed, read, (*source.said, *assumed(captured), *unproven), folder)
     if read.expect is not None:
         lines = len(build.files["model.py"].splitlines())
@@ -61,7 +61,7 @@ def make(
     return summary
 
 
-def proven(build: Build, folder: Path) -> list[str]:
+def proven(build: Build) -> list[str]:
     """What the text of a program does not prove by itself, each with its line.
 
     Raises GraphparError if the text is wrong: nothing that was compiled is trusted for having been compiled.

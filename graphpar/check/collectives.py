@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from graphpar.check.contraction import check_whole, token_loss
 from graphpar.check.dims import Dim, Factor, Segment, Wrong, agree, cut_by, dimension, length, part, spell, split
-from graphpar.check.rules import Axis, rule
+from graphpar.check.rules import Axis, Rule, rule
 from graphpar.check.value import State, Value, elementwise, meet
 
 Blocks = int | tuple[int, ...]
@@ -88,101 +88,54 @@ def _put(x: Value, at: int, dim: Dim) -> tuple[Dim, ...]:
     return (*x.dims[:at], dim, *x.dims[at + 1 :])
 
 
-@rule("all_reduce")
-def all_reduce(x: Value, axis: Axis) -> Value:
-    """P -> I."""
-    if not axis.names:
-        return x
-    _check(x, axis, "P", "all_reduce")
-    axis.ran("all_reduce", None)
-    return _become(x, axis, "I")
+@dataclass(frozen=True)
+class Step:
+    """A function of the runtime: the states that it leads between, what runs forward and backward, and what it does
+    to the dimension that it is given, if any.
+    """
+
+    have: State
+    want: State
+    forward: str | None
+    backward: str | None
+    dimension: Literal["cut", "joined"] | None
 
 
-@rule("grad_all_reduce")
-def grad_all_reduce(x: Value, axis: Axis) -> Value:
-    """I -> R."""
-    if not axis.names:
-        return x
-    _check(x, axis, "I", "grad_all_reduce")
-    axis.ran(None, "all_reduce", grad=x.grad)
-    return _become(x, axis, "R")
+STEPS = {
+    "all_reduce": Step("P", "I", "all_reduce", None, None),
+    "grad_all_reduce": Step("I", "R", None, "all_reduce", None),
+    "all_gather": Step("S", "R", "all_gather", "reduce_scatter", "joined"),
+    "all_gather_same": Step("S", "I", "all_gather", None, "joined"),
+    "reduce_scatter": Step("P", "S", "reduce_scatter", "all_gather", "cut"),
+    "slice_": Step("I", "S", None, "all_gather", "cut"),
+    "slice_partial": Step("R", "S", None, None, "cut"),
+    "pad_partial": Step("S", "P", None, None, "joined"),
+    "first_only": Step("I", "P", None, None, None),
+    "first_only_both": Step("R", "P", None, None, None),
+}
 
 
-@rule("all_gather")
-def all_gather(x: Value, axis: Axis, dim: int, blocks: Blocks = 1) -> Value:
-    """S -> R."""
-    if not axis.names:
-        return x
-    _check(x, axis, "S", "all_gather")
-    axis.ran("all_gather", "reduce_scatter", grad=x.grad)
-    return _become(x, axis, "R", _joined(x, axis, dim, blocks, "all_gather"))
+def _rule(name: str, step: Step) -> Rule:
+    def take(x: Value, axis: Axis, dim: int | None = None, blocks: Blocks = 1) -> Value:
+        if (dim is None) != (step.dimension is None):
+            raise Wrong(f"{name} takes {'a dimension' if step.dimension else 'no dimension'}")
+        if not axis.names:
+            return x
+        _check(x, axis, step.have, name)
+        if name == "grad_all_reduce" and not x.grad:
+            raise Wrong(f"{x} has no gradient that could be summed")
+        if step.forward or (step.backward and x.grad):
+            axis.ran(step.forward, step.backward, grad=x.grad)
+        if dim is None:
+            return _become(x, axis, step.want)
+        dims = _cut(x, axis, dim, blocks) if step.dimension == "cut" else _joined(x, axis, dim, blocks, name)
+        return _become(x, axis, step.want, dims)
+
+    return take
 
 
-@rule("all_gather_same")
-def all_gather_same(x: Value, axis: Axis, dim: int, blocks: Blocks = 1) -> Value:
-    """S -> I."""
-    if not axis.names:
-        return x
-    _check(x, axis, "S", "all_gather_same")
-    axis.ran("all_gather", None)
-    return _become(x, axis, "I", _joined(x, axis, dim, blocks, "all_gather_same"))
-
-
-@rule("reduce_scatter")
-def reduce_scatter(x: Value, axis: Axis, dim: int, blocks: Blocks = 1) -> Value:
-    """P -> S."""
-    if not axis.names:
-        return x
-    _check(x, axis, "P", "reduce_scatter")
-    axis.ran("reduce_scatter", "all_gather", grad=x.grad)
-    return _become(x, axis, "S", _cut(x, axis, dim, blocks))
-
-
-@rule("slice_")
-def slice_(x: Value, axis: Axis, dim: int, blocks: Blocks = 1) -> Value:
-    """I -> S."""
-    if not axis.names:
-        return x
-    _check(x, axis, "I", "slice_")
-    if x.grad:
-        axis.ran(None, "all_gather")
-    return _become(x, axis, "S", _cut(x, axis, dim, blocks))
-
-
-@rule("slice_partial")
-def slice_partial(x: Value, axis: Axis, dim: int, blocks: Blocks = 1) -> Value:
-    """R -> S."""
-    if not axis.names:
-        return x
-    _check(x, axis, "R", "slice_partial")
-    return _become(x, axis, "S", _cut(x, axis, dim, blocks))
-
-
-@rule("pad_partial")
-def pad_partial(x: Value, axis: Axis, dim: int, blocks: Blocks = 1) -> Value:
-    """S -> P."""
-    if not axis.names:
-        return x
-    _check(x, axis, "S", "pad_partial")
-    return _become(x, axis, "P", _joined(x, axis, dim, blocks, "pad_partial"))
-
-
-@rule("first_only")
-def first_only(x: Value, axis: Axis) -> Value:
-    """I -> P."""
-    if not axis.names:
-        return x
-    _check(x, axis, "I", "first_only")
-    return _become(x, axis, "P")
-
-
-@rule("first_only_both")
-def first_only_both(x: Value, axis: Axis) -> Value:
-    """R -> P."""
-    if not axis.names:
-        return x
-    _check(x, axis, "R", "first_only_both")
-    return _become(x, axis, "P")
+for _name, _step in STEPS.items():
+    rule(_name)(_rule(_name, _step))
 
 
 @rule("all_to_all")
