@@ -6,7 +6,7 @@ own that are equal to those of the call before. Where nothing of them is drawn a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from graphpar.capture.siblings import Site
@@ -24,8 +24,7 @@ def share(translation: Translation, sites: Sequence[Site]) -> Translation:
     Only what the module that runs the blocks makes itself is shared: a value inside a block stays there.
     """
     callers = {sites[call.site].path.rpartition(".")[0] for call in translation.calls}
-    given = _before(value for call in translation.calls for value in call.inputs)
-    wanted = {node for node in given if node.origin.module in callers}
+    wanted = {node for node in _given(translation) & _fixed(translation) if node.origin.module in callers}
     new: dict[Node, Node] = {}
     first: dict[object, Node] = {}
     nodes: list[Node] = []
@@ -40,19 +39,22 @@ def share(translation: Translation, sites: Sequence[Site]) -> Translation:
     return replace(translation, nodes=nodes, calls=calls, outputs=outputs)
 
 
-def _before(values: Iterable[Node]) -> set[Node]:
-    """The values that these are made of, and they themselves, where all of it may be shared."""
-    fixed: dict[Node, bool] = {}
+def _given(translation: Translation) -> set[Node]:
+    """What calls are given, and what that is made of."""
+    found = {value for call in translation.calls for value in call.inputs}
+    for node in reversed(translation.nodes):
+        if node in found:
+            found.update(node.operands)
+    return found
 
-    def may(node: Node) -> bool:
-        if node not in fixed:
-            operands = [may(a) for a in node.operands]
-            fixed[node] = node.op not in ANEW and all(operands)
-        return fixed[node]
 
-    for value in values:
-        may(value)
-    return {node for node, shared in fixed.items() if shared and node.op not in GIVEN}
+def _fixed(translation: Translation) -> set[Node]:
+    """What is made without random numbers and blocks, of tensors of the model and the caller, and not these."""
+    found: set[Node] = set()
+    for node in translation.nodes:
+        if node.op not in ANEW and all(a in found for a in node.operands):
+            found.add(node)
+    return {node for node in found if node.op not in GIVEN}
 
 
 def _key(node: Node) -> object:

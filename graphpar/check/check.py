@@ -30,20 +30,22 @@ def check_program(text: str, plan: Mapping[str, Any]) -> list[Finding]:
     trace = Trace()
     interpreter = Interpreter(read_, trace)
     mesh = Mesh(plan["mesh"], trace)
-    if plan["class"] not in read_.classes:
-        return [Finding(1, 1, f"there is no class {plan['class']}", followed=True)]
-    model = interpreter.build(plan["class"], mesh)
+    cls, data = plan["class"], frozenset(mesh.live(tuple(plan["data_axes"])))
+    methods = ["__init__", "forward", *(["count"] if plan["count"] else [])]
+    if missing := [m for m in methods if m not in read_.classes.get(cls, {})]:
+        return [Finding(1, 1, f"there is no class {cls} with {' and '.join(missing)}", followed=True)]
+    model = interpreter.build(cls, mesh)
     findings = [*interpreter.findings, *_place(model, plan, mesh)]
     interpreter.findings.clear()
     if findings:
         return findings
     inputs = {entry["name"]: _input(entry, plan, mesh) for entry in plan["inputs"]}
-    last = read_.classes[plan["class"]]
-    findings += _loss(interpreter, model, inputs, plan, mesh, last["forward"].lineno)
+    given = {**inputs, **({"count": Value(())} if plan["count"] else {})}
+    findings += _sum("loss", interpreter, model, "forward", given, data)
     if not interpreter.findings and not findings:
         findings += _in_order(trace.found, plan)
-    if plan["count"] and "count" in last:
-        findings += _count(interpreter, model, inputs, plan, mesh, last["count"].lineno)
+    if plan["count"]:
+        findings += _sum("count", interpreter, model, "count", inputs, data)
     return [*interpreter.findings, *findings]
 
 
@@ -136,39 +138,31 @@ def _length(plan: Mapping[str, Any]) -> int:
     return step * next((n for n in range(most, 1, -1) if all(n % k for k in range(2, int(n**0.5) + 1))), 1)
 
 
-def _loss(
-    interpreter: Interpreter, model: Module, inputs: Mapping[str, Value], plan: Mapping[str, Any], mesh: Mesh, line: int
+def _sum(
+    what: str, interpreter: Interpreter, model: Module, method: str, given: Mapping[str, Value], data: frozenset[str]
 ) -> Iterator[Finding]:
-    given = {**inputs, **({"count": Value(())} if plan["count"] else {})}
+    """What is wrong with the result of a method, which the training program sums over the data axes."""
+    line = interpreter.text.classes[model.cls][method].lineno
     try:
-        loss = interpreter.call(model, "forward", **given)
+        found = interpreter.call(model, method, **given)
     except Wrong as wrong:
         yield Finding(line, 1, str(wrong), followed=True)
         return
-    if isinstance(loss, Value):
-        for message in _not_a_loss(loss, plan, mesh):
+    if isinstance(found, Value):
+        for message in _no_sum(what, found, data):
             yield Finding(line, 1, message, followed=True)
 
 
-def _not_a_loss(loss: Value, plan: Mapping[str, Any], mesh: Mesh) -> Iterator[str]:
-    if loss.dims:
-        yield f"the loss is no number but {loss}"
-    data = frozenset(mesh.live(tuple(plan["data_axes"])))
-    if extra := loss.partial - data:
-        yield f"the loss is still to be summed over {_spell(extra)}, and the training program sums over {_spell(data)}"
-    if missing := data - loss.partial - loss.cut:
-        yield f"the loss is the same on every rank of {_spell(missing)}, and the training program would add it up"
-    if loss.replicated:
-        yield f"the gradient of the loss starts on every rank of {_spell(loss.replicated)}, and would be added up"
-
-
-def _count(
-    interpreter: Interpreter, model: Module, inputs: Mapping[str, Value], plan: Mapping[str, Any], mesh: Mesh, line: int
-) -> Iterator[Finding]:
-    found = interpreter.call(model, "count", **inputs)
-    if isinstance(found, Value):
-        for message in _not_a_loss(found, plan, mesh):
-            yield Finding(line, 1, message.replace("loss", "count"), followed=True)
+def _no_sum(what: str, found: Value, data: frozenset[str]) -> Iterator[str]:
+    if found.dims:
+        yield f"the {what} is no number but {found}"
+    if extra := found.partial - data:
+        over = f"over {_spell(extra)}, and the training program sums over {_spell(data)}"
+        yield f"the {what} is still to be summed {over}"
+    if missing := data - found.partial - found.cut:
+        yield f"the {what} is the same on every rank of {_spell(missing)}, and the training program would add it up"
+    if found.replicated:
+        yield f"the gradient of the {what} starts on every rank of {_spell(found.replicated)}, and would be added up"
 
 
 def collectives(plan: Mapping[str, Any]) -> list[Mapping[str, Any]]:

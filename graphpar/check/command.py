@@ -6,13 +6,13 @@ import json
 import time
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import click
 
 from graphpar.check.check import check_program, collectives
 from graphpar.check.findings import diagnostics
-from graphpar.errors import Diagnostic, GraphparError, raise_if_any
+from graphpar.check.folder import read_build
+from graphpar.errors import raise_if_any
 
 
 @click.command("check")
@@ -24,7 +24,7 @@ def command(build: Path, as_json: bool) -> None:
     Nothing is run, and nothing of the compiler is asked. Edit model.py, and check it again in a second.
     """
     start = time.monotonic()
-    text, plan = _read(build)
+    text, plan = read_build(build)
     raise_if_any(diagnostics(check_program(text, plan), build / "model.py"))
     found = {
         "ok": True,
@@ -41,13 +41,3 @@ def command(build: Path, as_json: bool) -> None:
         f"{found['parameters']} parameters lie as the plan loads them; "
         f"{found['collectives']} collectives of the forward pass in the plan's order ({found['seconds']:.1f} s)"
     )
-
-
-def _read(build: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        return (build / "model.py").read_text(encoding="utf-8"), json.loads((build / "plan.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        fix = f"graphpar compile MODEL SPEC -o {build}"
-        raise GraphparError(
-            Diagnostic("no-build", None, f"{build} is no build", why=(str(error),), fix=fix, kind="check")
-        ) from error

@@ -62,17 +62,23 @@ def _several(means: Sequence[Node]) -> Diagnostic:
     )
 
 
+# Ops that leave a sum over labels one, with as many tensors: one that is multiplied is multiplied by a constant.
+_ADDS_UP = {"add": 2, "sub": 2, "mul": 1, "upcast": 1, "all_reduce": 1, "reshape": 1}
+
+
 def plain_mean(graph: Graph) -> bool:
     """Whether the loss is a sum over labels, times constants: then it adds up over the parts of a batch."""
-    stack, seen = list(graph.outputs), 0
-    while stack and seen < 100:
-        node, seen = stack.pop(), seen + 1
+    stack: list[Node] = list(graph.outputs)
+    seen: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
         if node.op == "cross_entropy":
             if node.attrs["reduction"] == "none":
                 return False
-        elif node.op in ("add", "sub", "upcast", "mul", "all_reduce", "reshape") and len(node.operands) <= 2:
-            if node.op == "mul" and len(node.operands) > 1:
-                return False
+        elif len(node.operands) == _ADDS_UP.get(node.op):
             stack.extend(node.operands)
         else:
             return False

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
+from graphpar.check.folder import read_build
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.viz.dot import dot
 from graphpar.viz.heading import heading
@@ -66,7 +66,7 @@ def visualize(build: Path, outputs: Sequence[Path], given: dict[str, int] | None
     """
     for output in outputs:
         _require_known(output)
-    program, plan = _read(build)
+    program, plan = read_build(build)
     picture, facts = draw(program, plan), heading(plan, given or {})
     text = dot(picture, facts)
     files: dict[Path, None] = {}
@@ -94,13 +94,3 @@ def _require_known(output: Path) -> None:
         raise GraphparError(
             Diagnostic("unknown-picture", None, message, fix=f"end it in {' '.join(f'.{s}' for s in SUFFIXES)}")
         )
-
-
-def _read(build: Path) -> tuple[str, dict[str, Any]]:
-    missing = [name for name in ("model.py", "plan.json") if not (build / name).is_file()]
-    if missing:
-        message = f"{build} is no build: it has no {' and no '.join(missing)}"
-        raise GraphparError(Diagnostic("no-build", None, message, fix=f"graphpar compile MODEL SPEC -o {build}"))
-    return (build / "model.py").read_text(encoding="utf-8"), json.loads(
-        (build / "plan.json").read_text(encoding="utf-8")
-    )

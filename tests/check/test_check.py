@@ -102,6 +102,7 @@ WRONG = [
     ("something that depends on the rank", "hidden_states = attn_output + hidden_states", "hidden_states = attn_output + hidden_states * self.attn.tp.rank", "may differ between ranks"),
     ("a condition", "        return hidden_states + x ", "        if hidden_states.sum() > 0:\n            return x\n        return hidden_states + x ", "a statement of this kind is not followed"),
     ("an operation without a rule", "x = self.mlp(ln_2)", "x = torch.fft.fft(self.mlp(ln_2))", "there is no rule for torch.fft.fft"),
+    ("no count", "    def count(self", "    def counts(self", "there is no class GPT2LMHeadModel with count"),
     ("no Python", "class GPT2Block", "klass GPT2Block", "this is no Python"),
 ]  # fmt: skip
 
