@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import yaml
 from choices import Choices
-from models import Decoder
+from drawn import Decoder
 from torch import Tensor, nn
 
 from graphpar.capture.capture import Captured, Signature
@@ -51,7 +51,7 @@ class Drawn:
     @cached_property
     def captured(self) -> Captured:
         """The graph of the loss. Raises GraphparError if the model is refused."""
-        path = Path(__file__).parent / "models.py"
+        path = Path(__file__).parent / "drawn.py"
         signature = Signature(ARGUMENTS, {})
         return capture_source(Source("drawn", "Decoder", "file", "Decoder", (path,), self.build, signature))
 
