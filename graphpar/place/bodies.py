@@ -1,4 +1,4 @@
-"""Bodies of a loop split by region: iterations that follow different rules get bodies of their own."""
+"""Bodies of a loop: iterations that follow different rules get bodies of their own, and what each changes is its own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ def split_bodies(graph: Graph, spec: Spec) -> Graph:
     for path in graph.loops:
         graph = _split(graph, path, spec)
     return graph
+
+
+def body_of(value: Node, consumer: Node) -> str:
+    """The body of a loop that changes a value for this consumer; nothing for a value that no loop carries.
+
+    All bodies are given the same carried values: what one of them gathers is not known to the others.
+    """
+    while "forward" in value.attrs:
+        (value,) = value.operands
+    if value.op != "loop_enter":
+        return ""
+    loop: str = value.attrs["loop"]
+    return ".".join(consumer.origin.module.split(".")[: len(loop.split(".")) + 1])
 
 
 def _split(graph: Graph, path: str, spec: Spec) -> Graph:

@@ -18,12 +18,14 @@ from graphpar.language.schema import LayoutRule
 from graphpar.names.named import Use
 from graphpar.ops.rules import LINEAR
 from graphpar.place import forms
+from graphpar.place.bodies import body_of
 from graphpar.place.layout import Layout
 from graphpar.place.reason import reason
 from graphpar.place.route import routes
 from graphpar.place.transitions import FIRST_ONLY, Transition, transitions
 
 Claims: TypeAlias = "Mapping[str, tuple[int, LayoutRule]]"
+Conversion: TypeAlias = "tuple[Node, str, State, str]"  # of a value, over a mesh axis, to a state, in a body
 
 # Ops that have a way of their own to run with an axis cut that others need whole (see `runtime.statistics`).
 SPLIT = frozenset({"layer_norm", "rms_norm", "softmax", "log_softmax"})
@@ -54,7 +56,7 @@ class _Placer:
     layout: Layout
     new: dict[Node, Node] = field(default_factory=dict[Node, Node])
     order: list[Node] = field(default_factory=list[Node])
-    converted: dict[tuple[Node, str, State], Node] = field(default_factory=dict[tuple[Node, str, State], Node])
+    converted: dict[Conversion, Node] = field(default_factory=dict["Conversion", Node])
     claims: dict[Node, dict[str, tuple[int, LayoutRule]]] = field(
         default_factory=dict[Node, dict[str, tuple[int, LayoutRule]]]
     )
@@ -275,7 +277,7 @@ class _Placer:
 
     def _step(self, value: Node, step: Transition, axis: str, target: State, consumer: Node, claims: Claims) -> Node:
         state = I if step.op == "all_reduce" else target
-        key = (value, axis, state)
+        key = (value, axis, state, body_of(value, consumer))
         if key not in self.converted:
             have = (value.state or {})[axis]
             made = Node(
