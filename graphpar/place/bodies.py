@@ -1,4 +1,4 @@
-"""Bodies of a loop: iterations that follow different rules get bodies of their own, and what each changes is its own."""
+"""Bodies of a loop: iterations that follow different rules get their own, and what each changes is its own."""
 
 from __future__ import annotations
 
