@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -16,6 +17,14 @@ from graphpar.check.value import Value
 BATCH, SEQ = 1009, 10007  # primes, which no dimension of a model equals by chance
 
 
+@dataclass(frozen=True)
+class Examined:
+    """What a text says by itself: what is wrong or not followed, and each value that it assigns, by line and name."""
+
+    findings: list[Finding]
+    values: Mapping[tuple[int, str], Value]
+
+
 def check_program(text: str, plan: Mapping[str, Any]) -> list[Finding]:
     """What is wrong with `model.py` as a program for the mesh of the plan, or cannot be followed; nothing if proven.
 
@@ -23,16 +32,26 @@ def check_program(text: str, plan: Mapping[str, Any]) -> list[Finding]:
     before anything but a sum needs it; so is each gradient; every parameter lies as the plan loads it, and its gradient
     is summed where it is a summand; and all ranks run the same collectives in one order, those of the plan.
     """
+    return examine(text, plan).findings
+
+
+def examine(text: str, plan: Mapping[str, Any]) -> Examined:
+    """Run the program of a text on values that are dimensions and states alone."""
     try:
         read_ = read(text)
     except SyntaxError as error:
-        return [Finding(error.lineno or 1, error.offset or 1, f"this is no Python: {error.msg}", followed=True)]
+        wrong = Finding(error.lineno or 1, error.offset or 1, f"this is no Python: {error.msg}", followed=True)
+        return Examined([wrong], {})
     trace = Trace()
     interpreter = Interpreter(read_, trace)
+    return Examined(_findings(interpreter, trace, plan), interpreter.values)
+
+
+def _findings(interpreter: Interpreter, trace: Trace, plan: Mapping[str, Any]) -> list[Finding]:
     mesh = Mesh(plan["mesh"], trace)
     cls, data = plan["class"], frozenset(mesh.live(tuple(plan["data_axes"])))
     methods = ["__init__", "forward", *(["count"] if plan["count"] else [])]
-    if missing := [m for m in methods if m not in read_.classes.get(cls, {})]:
+    if missing := [m for m in methods if m not in interpreter.text.classes.get(cls, {})]:
         return [Finding(1, 1, f"there is no class {cls} with {' and '.join(missing)}", followed=True)]
     model = interpreter.build(cls, mesh)
     findings = [*interpreter.findings, *_place(model, plan, mesh)]

@@ -8,7 +8,7 @@ from typing import Any
 from graphpar.check.dims import ONE, Dim, Wrong, agree, cut_by, cut_by_any, length, spell, whole
 from graphpar.check.pointwise import check_stream
 from graphpar.check.rules import Stream, rule
-from graphpar.check.value import Value, elementwise, meet, together
+from graphpar.check.value import Value, check_apart, elementwise, meet, together
 
 
 def contract(terms: Sequence[str], result: str, values: Sequence[Value]) -> Value:
@@ -18,19 +18,9 @@ def contract(terms: Sequence[str], result: str, values: Sequence[Value]) -> Valu
         for letter, dim in zip(term, value.dims, strict=True):
             lie.setdefault(letter, []).append(dim)
     found = {letter: together(dims, values) for letter, dims in lie.items()}
-    _check_apart(found)
+    check_apart(found.values())
     summed = cut_by_any(dim for letter, dim in found.items() if letter not in result)
     return meet(values, [found[letter] for letter in result], "multiply", summed)
-
-
-def _check_apart(found: dict[str, Dim]) -> None:
-    seen: set[str] = set()
-    for dim in found.values():
-        if both := seen & cut_by(dim):
-            raise Wrong(
-                f"two dimensions of the product are cut over {' '.join(sorted(both))}: only its diagonal is made"
-            )
-        seen |= cut_by(dim)
 
 
 @rule("torch.einsum")

@@ -15,8 +15,8 @@ from typing import Any
 from graphpar.check import collectives, contraction, pointwise, shapes
 from graphpar.check.dims import Wrong, length
 from graphpar.check.mesh import UNKNOWN, Mesh, Opaque, Unknown
-from graphpar.check.program import Module, Namespace, Text
-from graphpar.check.rules import RULES, Axis, Stream, Trace
+from graphpar.check.program import Method, Module, Namespace, Text
+from graphpar.check.rules import RULES, Axis, Stream, Trace, applied
 from graphpar.check.value import Value
 
 _ = collectives, contraction, pointwise  # their rules are registered
@@ -63,11 +63,15 @@ class Finding:
 
 @dataclass
 class Interpreter:
-    """Runs a program on values; what is wrong is collected in `findings`, once per place and message."""
+    """Runs a program on values; what is wrong is collected in `findings`, once per place and message.
+
+    `values` are what the lines assign, by line and name; what they return has no name, or a number if it is several.
+    """
 
     text: Text
     trace: Trace
     findings: list[Finding] = field(default_factory=list[Finding])
+    values: dict[tuple[int, str], Value] = field(default_factory=dict[tuple[int, str], Value])
 
     def build(self, cls: str, mesh: Mesh, path: str = "") -> Module:
         """A module and all below it, as its constructor makes them."""
@@ -99,7 +103,10 @@ class Interpreter:
     def _statement(self, node: ast.stmt, scope: dict[str, Any]) -> tuple[bool, Any]:
         match node:
             case ast.Return(value=value):
-                return True, None if value is None else self._try(value, scope)
+                result = None if value is None else self._try(value, scope)
+                several = enumerate(result, start=1) if isinstance(result, tuple) else [("", result)]
+                self.values |= {(node.lineno, str(i)): v for i, v in several if isinstance(v, Value)}
+                return True, result
             case ast.Assign(targets=[target], value=value):
                 self._assign(target, self._try(value, scope), scope)
             case ast.For(target=target, iter=values, body=body, orelse=[]):
@@ -138,6 +145,8 @@ class Interpreter:
         match target:
             case ast.Name(id=name):
                 scope[name] = value
+                if isinstance(value, Value):
+                    self.values[target.lineno, name] = value
             case ast.Tuple(elts=targets):
                 each = [UNKNOWN] * len(targets) if isinstance(value, Unknown) else list(value)
                 if len(each) != len(targets):
@@ -200,6 +209,8 @@ class Interpreter:
                 return Namespace(f"{path}.{name}")
             case Module() if name == "register_buffer":
                 return owner, name
+            case Module() if name in self.text.classes.get(owner.cls, {}):
+                return Method(owner, name)
             case Module():
                 return Opaque() if name == "training" and name not in owner.attributes else owner.get(name)
             case Value() if name == "shape":
@@ -220,7 +231,7 @@ class Interpreter:
     def _item(self, owner: Any, index: Any) -> Any:
         match owner:
             case Value():
-                return UNKNOWN if isinstance(index, Unknown) else shapes.select(owner, index)
+                return UNKNOWN if isinstance(index, Unknown) else applied(shapes.select, self.trace, (owner, index), {})
             case Mesh():
                 return owner.axis(index)
             case Module():
@@ -234,7 +245,7 @@ class Interpreter:
         if any(isinstance(o, Unknown) for o in operands):
             return UNKNOWN
         if any(isinstance(o, Value) for o in operands):
-            return self._rule(word)(*operands)
+            return applied(self._rule(word), self.trace, operands, {})
         return plain(*operands)
 
     def _each(self, item: ast.expr, generators: list[ast.comprehension], scope: dict[str, Any]) -> list[Any]:
@@ -269,15 +280,17 @@ class Interpreter:
             case (Value() as value, name):
                 return self._apply(f".{name}", [value, *args], kwargs)
             case Module():
-                return (
-                    UNKNOWN
-                    if _unknown((args, tuple(kwargs.values())))
-                    else self.call(function, "forward", *args, **kwargs)
-                )
+                return self._call_method(function, "forward", args, kwargs)
+            case Method(owner=owner, name=name):
+                return self._call_method(owner, name, args, kwargs)
             case Namespace(name=name):
                 return self._named(name, args, kwargs, scope)
             case _:
                 raise NotFollowed("this call is not followed")
+
+    def _call_method(self, module: Module, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        unknown = _unknown((args, tuple(kwargs.values())))
+        return UNKNOWN if unknown else self.call(module, name, *args, **kwargs)
 
     def _of_mesh(self, mesh: Mesh, name: str, line: int, args: list[Any], kwargs: dict[str, Any]) -> Any:
         match name:
@@ -309,7 +322,7 @@ class Interpreter:
     def _apply(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if _unknown((args, tuple(kwargs.values()))):
             return UNKNOWN
-        return self._rule(name)(*args, **kwargs)
+        return applied(self._rule(name), self.trace, args, kwargs)
 
     def _rule(self, name: str) -> Callable[..., Any]:
         plain = name.removeprefix("torch.ops.aten.")

@@ -41,6 +41,14 @@ class Module:
 
 
 @dataclass(frozen=True)
+class Method:
+    """A method of a module, not yet called."""
+
+    owner: Module
+    name: str
+
+
+@dataclass(frozen=True)
 class Declared:
     """A declared parameter or buffer: local shape, and over which axes it is sharded and its gradient a summand."""
 

@@ -7,12 +7,14 @@ together would not do what one device does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Any
 
 from graphpar.check.dims import Wrong
-from graphpar.check.value import Value
+from graphpar.check.value import READINGS, Value, readings
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -66,6 +68,25 @@ class Stream:
     """Random numbers that are equal on ranks which differ only along other axes than these."""
 
     axes: frozenset[str]
+
+
+def applied(function: Rule, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a rule says of its operands, in a reading of them for which it says something. Raises Wrong without one."""
+    before = len(trace.found)
+    try:
+        return function(*args, **kwargs)
+    except Wrong:
+        for other in islice(product(*map(_read, args)), READINGS):
+            del trace.found[before:]
+            with suppress(Wrong):
+                return function(*other, **kwargs)
+        raise
+
+
+def _read(arg: Any) -> list[Any]:
+    if isinstance(arg, tuple):
+        return [tuple(items) for items in product(*map(_read, arg))]
+    return [arg, *readings(arg)] if isinstance(arg, Value) else [arg]
 
 
 def tensor(value: object) -> Value:

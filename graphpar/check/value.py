@@ -6,14 +6,16 @@ its gradient a summand), S (cut along one of its dimensions), P (a summand). Wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, permutations
 from typing import Literal
 
-from graphpar.check.dims import Dim, Wrong, agree, cut_by_any, single, spell, spell_all
+from graphpar.check.dims import Dim, Wrong, agree, cut_by, cut_by_any, length, single, spell, spell_all
 
 State = Literal["I", "R", "S", "P"]
 How = Literal["add", "multiply", "other"]  # whether a sum that is still to be taken may be an operand
+READINGS = 24  # of a tensor, or of the operands of a rule, at most
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,33 @@ def _no_gradient(axis: str, values: Sequence[Value]) -> str:
 def broadcast(values: Sequence[Value]) -> tuple[Dim, ...]:
     """The dimensions of an elementwise result. Raises Wrong if the operands lie differently."""
     rank = max(len(v.dims) for v in values)
-    return tuple(together([v.dims[i] for v in values if len(v.dims) >= -i], values) for i in range(-rank, 0))
+    found = tuple(together([v.dims[i] for v in values if len(v.dims) >= -i], values) for i in range(-rank, 0))
+    check_apart(found)
+    return found
+
+
+def check_apart(dims: Iterable[Dim]) -> None:
+    """Raise Wrong if an axis cuts two dimensions: a rank would have one block of its diagonal."""
+    seen: frozenset[str] = frozenset()
+    for dim in dims:
+        if both := seen & cut_by(dim):
+            raise Wrong(
+                f"two dimensions of the result are cut over {' '.join(sorted(both))}: only its diagonal is made"
+            )
+        seen |= cut_by(dim)
+
+
+def readings(value: Value) -> Iterator[Value]:
+    """The same tensor with the cuts of its dimensions of one element in other ones of them.
+
+    Whether `1@tp 1` or `1 1@tp` is read where a head of each rank is split into groups of one, nothing on a rank says.
+    """
+    units = [i for i, dim in enumerate(value.dims) if length(dim) == 1]
+    if len(units) > 1 and cut_by_any(value.dims[i] for i in units):
+        held = [value.dims[i] for i in units]
+        for order in islice(dict.fromkeys(permutations(held)), 1, READINGS):
+            dims = dict(zip(units, order, strict=True))
+            yield value.shaped(dims.get(i, dim) for i, dim in enumerate(value.dims))
 
 
 def together(dims: Sequence[Dim], values: Sequence[Value]) -> Dim:

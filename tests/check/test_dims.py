@@ -19,6 +19,8 @@ from graphpar.check.dims import (
     split,
     whole,
 )
+from graphpar.check.rules import Trace, applied
+from graphpar.check.value import Value, elementwise
 
 
 def dim(text: str) -> Dim:
@@ -108,3 +110,16 @@ def test_a_sum_of_parts_is_flattened_only_by_itself() -> None:
 def test_a_dimension_is_spelled_as_in_the_comments_of_a_program() -> None:
     assert spell(dim("3 2@tp 16")) == "(3 2@tp 16)"
     assert spell(dim("4@tp@tq")) == "4@tp@tq"
+
+
+def test_a_result_cut_twice_over_an_axis_is_wrong() -> None:
+    cut, one = dim("2@tp"), ONE
+    with pytest.raises(Wrong, match="it has the diagonal only"):
+        elementwise([Value((cut, one)), Value((one, cut))], "add")
+
+
+def test_a_cut_of_one_element_is_read_as_the_consumer_needs_it() -> None:
+    cut, one = dim("1@tp"), ONE
+    operands = [Value((cut, one)), Value((one, cut))]
+    found = applied(lambda *values: elementwise(values, "add"), Trace(), operands, {})
+    assert found.cut == {"tp"}

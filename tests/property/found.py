@@ -64,6 +64,12 @@ FOUND: dict[str, Found] = {
         None,
         lambda c, spec: alternating(c) and c.norms == "post",
     ),
+    "one head of each rank, in groups of one": Found(
+        Choices(heads=2, kv_heads=1, positions="alibi", repeat="broadcast", attention="by hand"),
+        layout({"tp": 2}, "heads tp", "seq tp"),
+        None,
+        lambda c, spec: c.repeat == "broadcast" and c.positions == "alibi" and cuts(spec, "heads", "kv_heads"),
+    ),
 }
 
 
