@@ -113,9 +113,7 @@ def check_apart(dims: Iterable[Dim]) -> None:
     seen: frozenset[str] = frozenset()
     for dim in dims:
         if both := seen & cut_by(dim):
-            raise Wrong(
-                f"two dimensions of the result are cut over {' '.join(sorted(both))}: only its diagonal is made"
-            )
+            raise Wrong(f"two dimensions here are cut over {' '.join(sorted(both))}: only the diagonal would be made")
         seen |= cut_by(dim)
 
 
