@@ -11,6 +11,7 @@ from graphpar.codegen.forward import attribute, forward
 from graphpar.codegen.layout import columns, origins
 from graphpar.codegen.program import Forward, Line, Program
 from graphpar.codegen.tree import Body, Call, LoopCall
+from graphpar.errors import Diagnostic, GraphparError, Span
 from graphpar.ir.graph import Loop, Node, Origin, Tensor, plain
 
 
@@ -97,7 +98,8 @@ class _Module:
         lines = [*init, "", *method, *more]
         places = [None] * (len(init) + 1) + places + [None] * len(more)
         module = self.graph.modules[self.graph.members(body.path)[0]]
-        key = _same_but_for_names(module.cls, lines, made.arguments)
+        shapes = [*map(self.program.shape, body.inputs), *more]
+        key = _same_but_for_names(module.cls, init, made, shapes)
         if key not in self.classes:
             name = self.name_for(module.cls, body.path)
             self.classes[key] = Class(name, module.cls, [], lines, imports | made.imports, places)
@@ -106,7 +108,9 @@ class _Module:
         spelled = self.spelled(plain(body.path))
         if body.path and spelled not in found.paths:
             found.paths.append(spelled)
-        self.by_path[body.path] = self.by_path[plain(body.path)] = found
+        if self.by_path.setdefault(plain(body.path), found) is not found:
+            raise GraphparError(_calls_differ(plain(body.path), made))
+        self.by_path[body.path] = found
         return found
 
     def name_for(self, cls: str, path: str) -> str:
@@ -250,17 +254,44 @@ class _Members:
         return f"mesh.parameter({', '.join([*sizes, *options])})", comment
 
 
+_ASSIGNED = re.compile(r"(\w+(?:, \w+)*) = ")
+_NAME = re.compile(r"(?<![\w.])[a-z_]\w*")
+
+
 def _sharding(node: Node, program: Program) -> list[str]:
     found = {a for axes in program.cuts(node).by_factor.values() for a in axes}
     return [a for a in program.mesh if a in found]
 
 
-def _same_but_for_names(cls: str, lines: Sequence[str], arguments: Sequence[str]) -> str:
-    """The text of a class whose arguments have numbers for names: equal if the classes do the same."""
-    text = "\n".join(re.sub(r" {2,}#", " #", line) for line in lines)
-    for number, name in enumerate(arguments):
-        text = re.sub(rf"(?<![\w.]){name}(?!\w)", f"${number}", text)
-    return f"{cls}\n{text}"
+def _same_but_for_names(cls: str, init: Sequence[str], made: Forward, shapes: Sequence[str]) -> str:
+    """The text of a class whose values have numbers for names: equal if the classes do the same.
+
+    A name stands for the value that it was given last; what a loop carries keeps its number.
+    """
+    numbers = {name: number for number, name in enumerate(made.arguments)}
+    count = len(numbers)
+    found = [cls, *init, *shapes]
+    for line in made.lines:
+        names = _ASSIGNED.match(line.code)
+        value = line.code[names.end() :] if names else line.code
+        read = _NAME.sub(lambda m: f"${numbers.get(m[0], m[0])}", value)
+        for name in names[1].split(", ") if names and line.indent == 2 else ():
+            numbers[name], count = count, count + 1
+        given = [numbers.get(name, name) for name in names[1].split(", ")] if names else []
+        found.append(f"{given} {read} {line.shape} {line.reason} {line.indent}")
+    return "\n".join(found)
+
+
+def _calls_differ(path: str, made: Forward) -> Diagnostic:
+    where = next((line.origin for line in made.lines if line.origin and line.origin.file), None)
+    return Diagnostic(
+        "calls-differ",
+        Span(where.file, where.line, 1, 1) if where else None,
+        f"`{path}` is called several times, and this layout gives its calls texts that differ",
+        why=("a module has one forward method: what it is given and what it gives must lie alike in every call",),
+        fix=f"regions:\n  - at: {path}\n    only: true   # no rule, so whole",
+        kind="model",
+    )
 
 
 def _camel(name: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from graphpar.ir.calls import entered, repeated
 from graphpar.ir.graph import Graph, Loop, Node, plain
 
 LEAVES = frozenset({"parameter", "buffer", "input", "constant"})
@@ -113,7 +114,7 @@ def home(node: Node, owner: Mapping[str, str]) -> str:
 
 def _settled(graph: Graph, homes: dict[Node, str], owner: Mapping[str, str]) -> dict[Node, str]:
     """Transitions stand where they are read best: sums beside what makes them, gathers beside what needs them."""
-    users = graph.users()
+    users, several = graph.users(), repeated(graph)
     for node in reversed(graph.nodes):
         if "axis" in node.attrs and "forward" in node.attrs:
             (value,) = node.operands
@@ -121,6 +122,8 @@ def _settled(graph: Graph, homes: dict[Node, str], owner: Mapping[str, str]) -> 
                 homes[node] = homes[value] if value.op not in LEAVES else homes[node]
             else:
                 shared = _common([homes[u] for u in users[node]])
+                if entered(node.origin.module, shared, several):
+                    continue  # what a module with several calls is given, it is given by its caller
                 homes[node] = owner.get(shared, shared)
                 outside = value.op not in LEAVES | {"loop_enter"}
                 if outside and _loop_of(homes[node]) != _loop_of(homes[value]):

@@ -7,16 +7,18 @@ result is a shard if it keeps the factor and a pending sum if the factor is summ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from graphpar.ir.axes import Axis
-from graphpar.ir.graph import Graph, Node
+from graphpar.ir.calls import entered, repeated
+from graphpar.ir.graph import Graph, Node, plain
 from graphpar.ir.states import I, P, R, Shard, State
 from graphpar.language.schema import LayoutRule
 from graphpar.names.named import Use
 from graphpar.ops.rules import LINEAR
+from graphpar.ops.shapes import LEAVES
 from graphpar.place import forms
 from graphpar.place.bodies import body_of
 from graphpar.place.layout import Layout
@@ -60,11 +62,14 @@ class _Placer:
     claims: dict[Node, dict[str, tuple[int, LayoutRule]]] = field(
         default_factory=dict[Node, dict[str, tuple[int, LayoutRule]]]
     )
+    entered: dict[tuple[Node, str], Node] = field(default_factory=dict[tuple[Node, str], Node])
     kinds: dict[Node, str] = field(default_factory=dict[Node, str])
     refused: list[tuple[Node, Node, str]] = field(default_factory=list[tuple[Node, Node, str]])
+    repeated: frozenset[str] = frozenset()  # the modules that are called several times
 
     def run(self) -> Placed:
         graph = self.layout.named.graph
+        self.repeated = repeated(graph)
         for node in graph.nodes:
             self.kinds[node] = self._kind(node)
             self.new[node] = self._place(node, self.layout.named.uses[node])
@@ -172,6 +177,7 @@ class _Placer:
             return self._with_mask(node, use)
         if node.op == "linear" and isinstance(node.args[2], Node) and any(c[0] in use.summed for c in claims.values()):
             return self._split_bias(node, use)
+        self._enter(node, claims)
         state = {a: self._result(node, use, claims, a) for a in self._axes()}
         passing = {a for a in self._axes() if a not in claims and self._passes(node, a)}
         state |= dict.fromkeys(passing, P)
@@ -224,7 +230,7 @@ class _Placer:
 
     def _passes(self, node: Node, axis: str) -> bool:
         """Whether a pending sum along this axis flows through the op: it is linear in the operands that are pending."""
-        operands = {i: self.new[a] for i, a in enumerate(node.args) if isinstance(a, Node)}
+        operands = {i: self._given(a, node) for i, a in enumerate(node.args) if isinstance(a, Node)}
         pending = {i for i, a in operands.items() if (a.state or {}).get(axis) == P}
         if not pending or node.op in ("linear", "matmul", "embedding"):
             return False
@@ -244,9 +250,33 @@ class _Placer:
 
     # ------------------------------------------------------------ operands
 
+    def _call(self, value: Node, consumer: Node) -> str:
+        """The call of a module with several calls that a value enters for this consumer."""
+        if value.op in LEAVES - {"input"}:
+            return ""
+        return entered(value.origin.module, consumer.origin.module, self.repeated)
+
+    def _given(self, arg: Node, node: Node) -> Node:
+        return self.entered.get((arg, self._call(arg, node)), self.new[arg])
+
+    def _enter(self, node: Node, claims: Claims) -> None:
+        """Give a module that is called several times each value as the first op there needs it, nothing pending."""
+        for i, arg in enumerate(node.args):
+            if isinstance(arg, Node) and (call := self._call(arg, node)) and (arg, call) not in self.entered:
+                wanted = self._wanted(node, i, claims, frozenset())
+                whole = {axis: state if isinstance(state, Shard) else I for axis, state in wanted.items()}
+                outside = replace(node, origin=replace(node.origin, module=call.rpartition(".")[0]))
+                self.entered[arg, call] = self._convert(
+                    self.new[arg], whole, outside, claims, gradient=self.kinds[arg] == "data"
+                )
+
     def _converted(self, arg: Node, node: Node, index: int, claims: Claims, passing: set[str]) -> Node:
+        want = self._wanted(node, index, claims, passing)
+        return self._convert(self._given(arg, node), want, node, claims, gradient=self.kinds[arg] == "data")
+
+    def _wanted(self, node: Node, index: int, claims: Claims, passing: Collection[str]) -> dict[str, State]:
+        """The state that an op needs of an operand along each axis."""
         view = node.views[index] if node.operand_axes else None
-        value = self.new[arg]
         want: dict[str, State] = {}
         for axis in self._axes():
             if axis in passing:
@@ -260,7 +290,7 @@ class _Placer:
         if node.op in CLASSES:
             split = [a for a, (f, _) in claims.items() if self._is_class(node, f)]
             want |= {a: I for a in split if want[a] == R}
-        return self._convert(value, want, node, claims, gradient=self.kinds[arg] == "data")
+        return want
 
     def _convert(
         self, value: Node, want: Mapping[str, State], consumer: Node, claims: Claims, *, gradient: bool
@@ -277,7 +307,7 @@ class _Placer:
 
     def _step(self, value: Node, step: Transition, axis: str, target: State, consumer: Node, claims: Claims) -> Node:
         state = I if step.op == "all_reduce" else target
-        key = (value, axis, state, body_of(value, consumer))
+        key = (value, axis, state, body_of(value, consumer) or self._call(value, consumer))
         if key not in self.converted:
             have = (value.state or {})[axis]
             made = Node(
@@ -322,7 +352,7 @@ class _Placer:
         return reason(
             step.op,
             axis,
-            leaf=consumer.origin.module.rpartition(".")[2] or consumer.op,
+            leaf=plain(consumer.origin.module.rpartition(".")[2]) or consumer.op,
             claim=factors[claims[axis][0]].name if axis in claims else None,
             summed=factors[made[0]].name if made else "its parts",
             had=getattr((value.state or {})[axis], "name", "it"),

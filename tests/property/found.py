@@ -64,6 +64,12 @@ FOUND: dict[str, Found] = {
         None,
         lambda c, spec: alternating(c) and c.norms == "post",
     ),
+    "a block that runs three times, first on a sum that is pending": Found(
+        Choices(layers=3, kv_heads=2, norms="post", positions="none", shared="layer"),
+        layout({"tp": 2, "tq": 2}, "kv_heads tp", "q_group tq", "vocab tp"),
+        None,
+        lambda c, spec: c.shared == "layer" and cuts(spec, "vocab"),
+    ),
     "one head of each rank, in groups of one": Found(
         Choices(heads=2, kv_heads=1, positions="alibi", repeat="broadcast", attention="by hand"),
         layout({"tp": 2}, "heads tp", "seq tp"),
