@@ -171,6 +171,11 @@ LINEAR: dict[str, tuple[tuple[int, ...], ...]] = {
 }
 
 
+def linear_in(node: Node) -> tuple[tuple[int, ...], ...]:
+    """The groups of operands in which a call of an op is linear; a quotient that is rounded is not."""
+    return () if "rounding" in node.attrs else LINEAR.get(node.op, ())
+
+
 def rule_of(node: Node, more: Mapping[str, str]) -> str | None:
     """The rule of an op that has one as text: ours, or one of `more`, under the op's full or short name."""
     rule = RULES.get(node.op) or more.get(node.op) or more.get(short(node.op))
