@@ -54,7 +54,7 @@ def _part(
     if step > 1:
         if len(range(start, stop, step)) * step != size:  # not one of every step
             return _cut(axis, left, atoms)
-        if len(axis) > 1 and axis[-1] in atoms.constant and atoms.size[axis[-1]] == step:
+        if len(axis) > 1 and atoms.size[axis[-1]] == step:
             return tuple(axis[:-1]), axis[-1:]
         if len(axis) > 1:
             return _cut(axis, left, atoms)

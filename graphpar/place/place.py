@@ -187,9 +187,7 @@ class _Placer:
         """Whether a pending sum along this axis flows through the op: it is linear in the operands that are pending."""
         operands = {i: self.new[a] for i, a in enumerate(node.args) if isinstance(a, Node)}
         pending = {i for i, a in operands.items() if (a.state or {}).get(axis) == P}
-        if not pending or node.op in ("linear", "matmul", "embedding"):
-            return False
-        return any(pending == set(group) == set(operands) for group in linear_in(node))
+        return bool(pending) and any(pending == set(group) == set(operands) for group in linear_in(node))
 
     def _attrs(self, node: Node, use: Use, claims: Claims) -> Mapping[str, object]:
         split = [a for a, (f, _) in claims.items() if self._reduces(node, use, f)]
