@@ -32,6 +32,19 @@ def cuttable(node: Node, use: Use) -> dict[int, list[Axis]]:
     return {f: axes for f, axes in found.items() if f not in never}
 
 
+def even(node: Node, use: Use) -> set[int]:
+    """The factors that padding would spoil in an op: it sums them, normalises over them, or has them beside others.
+
+    Lookups and losses over classes know which of them are padding.
+    """
+    found = set(use.summed | use.whole)
+    if node.op in CLASSES:
+        found -= {f.id for f in _classes(node).factors}
+    for axes in (*(v for v in node.views if v is not None), node.named):
+        found |= {f.id for axis in axes if len(axis.factors) > 1 or not axis.plain for f in axis.factors}
+    return found
+
+
 def splits(node: Node) -> bool:
     """Whether an op can run with what it needs whole cut."""
     return node.op in SPLIT and node.attrs.get("dims", 1) == 1

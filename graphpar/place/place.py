@@ -7,6 +7,7 @@ result is a shard if it keeps the factor and a pending sum if the factor is summ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -17,8 +18,8 @@ from graphpar.language.schema import LayoutRule
 from graphpar.names.named import Use
 from graphpar.ops.rules import linear_in
 from graphpar.place import forms
-from graphpar.place.cuttable import CLASSES, cuttable, is_class, splits
-from graphpar.place.layout import Layout
+from graphpar.place.cuttable import CLASSES, cuttable, even, is_class, splits
+from graphpar.place.layout import Layout, fits
 from graphpar.place.reason import reason
 from graphpar.place.route import routes
 from graphpar.place.transitions import FIRST_ONLY, Transition, transitions
@@ -98,11 +99,12 @@ class _Placer:
                 f: axes for f, axes in factors.items() if self.layout.named.factors[f].name not in ("batch", "seq")
             }
         if kind == "ids" and node.op not in ("parameter", "cross_entropy"):
-            return self._followed(node, factors)
+            return self._followed(node, factors, use)
         found: dict[str, tuple[int, LayoutRule]] = {}
         taken: dict[int, int] = {}
+        unpadded = even(node, use)
         for axis in self._mesh_order(node):
-            claim = self.layout.claim(node, axis, factors, taken)
+            claim = self.layout.claim(node, axis, factors, taken, unpadded)
             if claim is not None:
                 found[axis] = claim
                 taken[claim[0]] = taken.get(claim[0], 1) * self.layout.mesh[axis]
@@ -121,12 +123,19 @@ class _Placer:
                 found[axis] = claim
         return found
 
-    def _followed(self, node: Node, factors: Mapping[int, object]) -> dict[str, tuple[int, LayoutRule]]:
+    def _followed(self, node: Node, factors: Mapping[int, object], use: Use) -> dict[str, tuple[int, LayoutRule]]:
         """Ids stay as they come: a cut that the op can keep is kept."""
         found: dict[str, tuple[int, LayoutRule]] = {}
+        unpadded = even(node, use)
         for operand in node.operands:
-            for axis, state in (self.new[operand].state or {}).items():
-                if isinstance(state, Shard) and state.factor in factors:
+            states = self.new[operand].state or {}
+            parts = Counter[int]()
+            for axis, state in states.items():
+                if isinstance(state, Shard):
+                    parts[state.factor] = max(parts[state.factor], 1) * self.layout.mesh[axis]
+            padded = {f for f, n in parts.items() if f in unpadded and not fits(self.layout.named.factors[f], n)}
+            for axis, state in states.items():
+                if isinstance(state, Shard) and state.factor in factors and state.factor not in padded:
                     claim = self.claims[self.new[operand]].get(axis)
                     if claim is not None:
                         found.setdefault(axis, claim)
