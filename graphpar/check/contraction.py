@@ -67,13 +67,24 @@ def total(x: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
     return meet([x], left, "add", cut_by_any(x.dims[i] for i in gone))
 
 
-@rule(".mean", ".amax", ".amin", ".var", ".std", ".prod", ".logsumexp", ".all", ".any", ".norm", "torch.mean")
+@rule(".mean", "torch.mean")
+def mean(x: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    """A linear function of all elements along dimensions, which nothing may cut."""
+    return meet([x], _all_elements(x, dim, keepdim), "add")
+
+
+@rule(".amax", ".amin", ".var", ".std", ".prod", ".logsumexp", ".all", ".any", ".norm")
 def statistic(x: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
-    """A function of all elements along dimensions, which nothing may cut."""
+    """Another function of them."""
+    return meet([x], _all_elements(x, dim, keepdim), "other")
+
+
+def _all_elements(x: Value, dim: Any, keepdim: bool) -> list[Dim]:
+    """The dimensions that are left of a function of all elements along others."""
     gone, left = reduced(x, dim, keepdim)
     for i in gone:
         check_whole(x, i, "a function of all of its elements")
-    return meet([x], left, "other")
+    return left
 
 
 def check_whole(x: Value, dim: int, why: str) -> None:

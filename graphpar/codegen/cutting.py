@@ -17,8 +17,8 @@ def slice_(node: Node, scope: Scope) -> Text:
     whole = stop == x.shape[dim]
     if step == 1:
         start, stop = (_bound(b, x, dim, scope) for b in (start, stop))
-    elif not whole and stop > x.shape[dim] - step:
-        whole = True  # every step-th index to the end
+    elif isinstance(start, int) and isinstance(size := x.shape[dim], int):
+        whole = len(range(start, size, step)) == node.shape[dim]  # every step-th index to the end
     low = "" if start == 0 else _index(start, node, scope)
     high = "" if whole else _index(stop, node, scope)
     index = f"{low}:{high}" + (f":{step}" if step != 1 else "")

@@ -38,10 +38,9 @@ def cross_entropy(node: Node, scope: Scope) -> Text:
     options = f", ignore_index={a['ignore']}" if a["ignore"] != -100 else ""
     options += f", label_smoothing={number(a['smoothing'])}" if a["smoothing"] else ""
     if split := a.get("split"):
-        (classes, *_) = [f for x in node.views[0] or () for f in x.factors][-1:]
         name = scope.need("vocab_cross_entropy")
         options += ', reduction="none"' if a["reduction"] == "none" else ""
-        loss = f"{name}({logits}, {labels}, {scope.axis(split)}, vocab={classes.size}{options})"
+        loss = f"{name}({logits}, {labels}, {scope.axis(split)}, vocab={node.operands[0].shape[-1]}{options})"
         if a["reduction"] == "none" and node.rank > 1:
             loss += f".view_as({labels})"
     else:

@@ -162,13 +162,17 @@ LINEAR: dict[str, tuple[tuple[int, ...], ...]] = {
     "neg": ((0,),),
     "mul": ((0,), (1,)),
     "div": ((0,),),
-    "linear": ((0,), (1,)),
-    "matmul": ((0,), (1,)),
-    "embedding": ((0,),),
     **dict.fromkeys(
-        ["reshape", "permute", "unsqueeze", "expand", "slice", "piece", "segment", "select", "sum"], ((0,),)
+        ["reshape", "permute", "unsqueeze", "expand", "slice", "piece", "segment", "select", "sum", "mean"], ((0,),)
     ),
 }
+
+
+def linear_in(node: Node) -> tuple[tuple[int, ...], ...]:
+    """The groups of operands in which a call of an op is linear; a quotient that is rounded is not."""
+    if node.op in ("cat", "stack"):
+        return (tuple(range(len(node.args))),)
+    return () if "rounding" in node.attrs else LINEAR.get(node.op, ())
 
 
 def rule_of(node: Node, more: Mapping[str, str]) -> str | None:

@@ -52,12 +52,13 @@ def _part(
         return _cut(axis, left, atoms)
     assert isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and isinstance(size, int)
     if step > 1:
-        if len(axis) > 1 and axis[-1] in atoms.constant and atoms.size[axis[-1]] == step and start < step:
-            return tuple(axis[:-1]), axis[-1:]
-        if size % step or len(axis) != 1 or start >= step:
+        if len(range(start, stop, step)) * step != size:  # not one of every step
             return _cut(axis, left, atoms)
-        if axis[0] not in atoms.product:
-            return (atoms.refine(axis[0], (size // step, step), (False, True))[0],), ()
+        if len(axis) > 1 and atoms.size[axis[-1]] == step:
+            return tuple(axis[:-1]), axis[-1:]
+        if len(axis) > 1:
+            return _cut(axis, left, atoms)
+        return (atoms.refine(axis[0], (size // step, step), (False, True))[0],), ()
     if len(axis) == 1:
         atoms.cut(axis[0], (start, stop))
         return _covered(atoms.segments(axis[0]), start, stop, atoms), axis
@@ -143,8 +144,10 @@ def pad(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
     (own,) = operands
     result = list(own)
     whole: list[int] = []
+    widths = node.attrs["widths"]  # before and after, last dimension first
     for i, size in enumerate(node.shape):
-        if size != node.operands[0].shape[i]:
+        at = 2 * (node.rank - 1 - i)
+        if any(width != 0 for width in widths[at : at + 2]):  # what is added in front may be taken off behind
             result[i], cut = _cut(atoms.resolve(own[i]), size, atoms)
             whole += cut
     return _simple(operands, tuple(result), whole)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphpar.errors import Diagnostic
@@ -54,12 +54,17 @@ class Layout:
         return (*found, *self.spec.layout)
 
     def claim(
-        self, node: Node, axis: str, factors: Mapping[int, Sequence[Axis]], taken: Mapping[int, int]
+        self,
+        node: Node,
+        axis: str,
+        factors: Mapping[int, Sequence[Axis]],
+        taken: Mapping[int, int],
+        even: Collection[int] = (),
     ) -> tuple[int, LayoutRule] | None:
         """The factor that claims a mesh axis in this op, and by which rule.
 
         `factors` are the ones that may be cut, with the tensor axes in which they occur; `taken` says into how many
-        parts each is cut already by outer mesh axes.
+        parts each is cut already by outer mesh axes. Those in `even` may not be padded.
         """
         ended: set[str] = set()
         for rule in self.rules(node):
@@ -67,14 +72,19 @@ class Layout:
                 ended.add(rule.name)
             if axis not in rule.axes or rule.name in ended:
                 continue
-            chosen = self._factor(rule, axis, factors, taken)
+            chosen = self._factor(rule, axis, factors, taken, even)
             if chosen is not None:
                 self.used.add(rule)
                 return chosen, rule
         return None
 
     def _factor(
-        self, rule: LayoutRule, axis: str, factors: Mapping[int, Sequence[Axis]], taken: Mapping[int, int]
+        self,
+        rule: LayoutRule,
+        axis: str,
+        factors: Mapping[int, Sequence[Axis]],
+        taken: Mapping[int, int],
+        even: Collection[int],
     ) -> int | None:
         groups = self.named.dims.get(rule.name, ())
         present = [g[0] for g in groups if g[0] in factors]
@@ -85,11 +95,12 @@ class Layout:
             return None
         if not self._divides(rule, axis, factor, groups[0], taken.get(factor.id, 1)):
             return None
-        return factor.id
+        parts = taken.get(factor.id, 1) * self.mesh[axis]
+        return None if factor.id in even and not fits(factor, parts) else factor.id
 
     def _divides(self, rule: LayoutRule, axis: str, factor: Factor, group: tuple[int, ...], taken: int) -> bool:
         parts = taken * self.mesh[axis]
-        if not isinstance(factor.size, int) or factor.size % parts == 0:
+        if fits(factor, parts):
             return True
         if self.spec.uneven.of(factor.name) == "pad" and factor.name == "vocab":
             return True
@@ -112,6 +123,11 @@ class Layout:
         """The mesh axes that may cut a factor, outermost first: the order in which the rules for it name them."""
         names = {n for n, groups in self.named.dims.items() if any(g[0] == factor for g in groups)}
         return tuple(dict.fromkeys(a for rule in self.spec.rules if rule.name in names for a in rule.axes))
+
+
+def fits(factor: Factor, parts: int) -> bool:
+    """Whether a factor can be cut into so many parts without padding."""
+    return not isinstance(factor.size, int) or factor.size % parts == 0
 
 
 def _everywhere(factor: Factor, axis: Axis) -> bool:

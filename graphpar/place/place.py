@@ -7,32 +7,28 @@ result is a shard if it keeps the factor and a pending sum if the factor is summ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from graphpar.ir.axes import Axis
 from graphpar.ir.calls import entered, repeated
 from graphpar.ir.graph import Graph, Node, plain
 from graphpar.ir.states import I, P, R, Shard, State
 from graphpar.language.schema import LayoutRule
 from graphpar.names.named import Use
-from graphpar.ops.rules import LINEAR
+from graphpar.ops.rules import linear_in
 from graphpar.ops.shapes import LEAVES
 from graphpar.place import forms
 from graphpar.place.bodies import body_of
-from graphpar.place.layout import Layout
+from graphpar.place.cuttable import CLASSES, cuttable, even, is_class, splits
+from graphpar.place.layout import Layout, fits
 from graphpar.place.reason import reason
 from graphpar.place.route import routes
 from graphpar.place.transitions import FIRST_ONLY, Transition, transitions
 
 Claims: TypeAlias = "Mapping[str, tuple[int, LayoutRule]]"
 Conversion: TypeAlias = "tuple[Node, str, State, str]"  # of a value, over a mesh axis, to a state, in a body
-
-# Ops that have a way of their own to run with an axis cut that others need whole (see `runtime.statistics`).
-SPLIT = frozenset({"layer_norm", "rms_norm", "softmax", "log_softmax"})
-# Ops that look up or reduce over classes, and the state of their result where the classes are cut.
-CLASSES: Mapping[str, tuple[int, State]] = {"embedding": (0, P), "cross_entropy": (0, I)}
 
 
 @dataclass(frozen=True)
@@ -104,17 +100,18 @@ class _Placer:
             return {}
         if node.op == "input":
             return self._input_claims(node)
-        factors = self._factors(node, use)
+        factors = cuttable(node, use)
         if node.op == "parameter":
             factors = {
                 f: axes for f, axes in factors.items() if self.layout.named.factors[f].name not in ("batch", "seq")
             }
         if kind == "ids" and node.op not in ("parameter", "cross_entropy"):
-            return self._followed(node, factors)
+            return self._followed(node, factors, use)
         found: dict[str, tuple[int, LayoutRule]] = {}
         taken: dict[int, int] = {}
+        unpadded = even(node, use)
         for axis in self._mesh_order(node):
-            claim = self.layout.claim(node, axis, factors, taken)
+            claim = self.layout.claim(node, axis, factors, taken, unpadded)
             if claim is not None:
                 found[axis] = claim
                 taken[claim[0]] = taken.get(claim[0], 1) * self.layout.mesh[axis]
@@ -125,45 +122,27 @@ class _Placer:
         ordered = dict.fromkeys(a for rule in self.layout.rules(node) for a in rule.axes)
         return [a for a in ordered if self.layout.mesh[a] > 1]
 
-    def _factors(self, node: Node, use: Use) -> dict[int, list[Axis]]:
-        """The factors that an op may have cut, with the axes of operands and result that contain them."""
-        found: dict[int, list[Axis]] = {}
-        views = [v for v in node.views if v is not None]
-        for axes in (*views, node.named):
-            for axis in axes:
-                for factor in axis.factors:
-                    if not factor.constant and factor.base is None:
-                        found.setdefault(factor.id, []).append(axis)
-        whole = set() if node.op in SPLIT else use.whole
-        twice = self._twice(node, use)
-        return {f: axes for f, axes in found.items() if f not in whole and f not in twice}
-
-    def _twice(self, node: Node, use: Use) -> set[int]:
-        """Factors that cut two dimensions of one tensor, or one that is summed and one that is kept.
-
-        A rank would have the diagonal blocks only.
-        """
-        kept = {f.id for axis in node.named for f in axis.factors}
-        found = kept & use.summed
-        for axes in (*(v for v in node.views if v is not None), node.named):
-            each = [f.id for axis in axes for f in axis.factors]
-            found |= {f for f in each if each.count(f) > 1}
-        return found
-
     def _input_claims(self, node: Node) -> dict[str, tuple[int, LayoutRule]]:
-        factors = dict(self._factors(node, Use(frozenset(), frozenset())).items())
+        factors = cuttable(node, Use(frozenset(), frozenset()))
         found: dict[str, tuple[int, LayoutRule]] = {}
         for axis in self.layout.spec.data_axes:
             if self.layout.mesh[axis] > 1 and (claim := self.layout.claim(node, axis, factors, {})):
                 found[axis] = claim
         return found
 
-    def _followed(self, node: Node, factors: Mapping[int, object]) -> dict[str, tuple[int, LayoutRule]]:
+    def _followed(self, node: Node, factors: Mapping[int, object], use: Use) -> dict[str, tuple[int, LayoutRule]]:
         """Ids stay as they come: a cut that the op can keep is kept."""
         found: dict[str, tuple[int, LayoutRule]] = {}
+        unpadded = even(node, use)
         for operand in node.operands:
-            for axis, state in (self.new[operand].state or {}).items():
-                if isinstance(state, Shard) and state.factor in factors:
+            states = self.new[operand].state or {}
+            parts = Counter[int]()
+            for axis, state in states.items():
+                if isinstance(state, Shard):
+                    parts[state.factor] = max(parts[state.factor], 1) * self.layout.mesh[axis]
+            padded = {f for f, n in parts.items() if f in unpadded and not fits(self.layout.named.factors[f], n)}
+            for axis, state in states.items():
+                if isinstance(state, Shard) and state.factor in factors and state.factor not in padded:
                     claim = self.claims[self.new[operand]].get(axis)
                     if claim is not None:
                         found.setdefault(axis, claim)
@@ -217,24 +196,15 @@ class _Placer:
         factor = claims[axis][0]
         if any(f.id == factor for a in node.named for f in a.factors):
             return Shard(factor, self.layout.named.factors[factor].name)
-        if node.op in CLASSES and self._is_class(node, factor):
+        if node.op in CLASSES and is_class(node, factor):
             return CLASSES[node.op][1]
         return P if factor in use.summed else I
-
-    def _is_class(self, node: Node, factor: int) -> bool:
-        at = CLASSES[node.op][0]
-        axes = node.views[at]
-        assert axes is not None
-        axis = axes[0] if node.op == "embedding" else axes[-1]
-        return any(f.id == factor for f in axis.factors)
 
     def _passes(self, node: Node, axis: str) -> bool:
         """Whether a pending sum along this axis flows through the op: it is linear in the operands that are pending."""
         operands = {i: self._given(a, node) for i, a in enumerate(node.args) if isinstance(a, Node)}
         pending = {i for i, a in operands.items() if (a.state or {}).get(axis) == P}
-        if not pending or node.op in ("linear", "matmul", "embedding"):
-            return False
-        return any(pending == set(group) == set(operands) for group in LINEAR.get(node.op, ()))
+        return bool(pending) and any(pending == set(group) == set(operands) for group in linear_in(node))
 
     def _attrs(self, node: Node, use: Use, claims: Claims) -> Mapping[str, object]:
         split = [a for a, (f, _) in claims.items() if self._reduces(node, use, f)]
@@ -243,8 +213,8 @@ class _Placer:
     def _reduces(self, node: Node, use: Use, factor: int) -> bool:
         """Whether the op runs over a cut axis in its own way: classes, statistics, means."""
         if node.op in CLASSES:
-            return self._is_class(node, factor)
-        if node.op in SPLIT:
+            return is_class(node, factor)
+        if splits(node):
             return factor in use.whole
         return node.op == "mean" and factor in use.summed
 
@@ -288,14 +258,14 @@ class _Placer:
                 has = any(f.id == factor for a in view or () for f in a.factors)
                 want[axis] = Shard(factor, self.layout.named.factors[factor].name) if has else R
         if node.op in CLASSES:
-            split = [a for a, (f, _) in claims.items() if self._is_class(node, f)]
+            split = [a for a, (f, _) in claims.items() if is_class(node, f)]
             want |= {a: I for a in split if want[a] == R}
         return want
 
     def _convert(
         self, value: Node, want: Mapping[str, State], consumer: Node, claims: Claims, *, gradient: bool
     ) -> Node:
-        moves = routes(value.state or {}, want, self.layout.order)
+        moves = routes(value.state or {}, want, self.layout.order, lambda a, b: _apart(value, a, b))
         for axis, target in moves:
             found = transitions((value.state or {})[axis], target, gradient=gradient)
             if found is None:
@@ -367,3 +337,8 @@ class _Placer:
         for axis in (a for a, s in want.items() if a in data and s == I):
             found = self._step(found, FIRST_ONLY, axis, P, loss, {})
         return found
+
+
+def _apart(value: Node, a: int, b: int) -> bool:
+    """Whether two factors lie in different dimensions of a value."""
+    return not any({a, b} <= {f.id for f in axis.factors} for axis in value.named)

@@ -12,17 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from graphpar.ir.states import I, Partial, Shard, State
 
 Order = Callable[[int], Sequence[str]]
+Apart = Callable[[int, int], bool]
 
 
-def routes(have: Mapping[str, State], want: Mapping[str, State], order: Order) -> list[tuple[str, State]]:
+def routes(
+    have: Mapping[str, State], want: Mapping[str, State], order: Order, apart: Apart = lambda a, b: True
+) -> list[tuple[str, State]]:
     """The moves (mesh axis, next state) that lead from `have` to `want`.
 
-    Cuts come first, so that less is sent; then exchanges, gathers, sums, and what costs nothing.
+    Cuts come first, so that less is sent; then exchanges, gathers, sums, and what costs nothing. `apart` says whether
+    two factors lie in different dimensions: one dimension is not cut and joined at once.
     """
     factors = dict.fromkeys(s.factor for s in (*have.values(), *want.values()) if isinstance(s, Shard))
     lists = {f: (_cut(have, f, order), _cut(want, f, order)) for f in factors}
     kept = {f: _common(before, after) for f, (before, after) in lists.items()}
-    traded = _traded(have, want, lists, kept)
+    traded = _traded(have, want, lists, kept, apart)
     cuts: list[tuple[str, State]] = []
     gathers: list[tuple[str, State]] = []
     again: list[tuple[str, State]] = []
@@ -56,6 +60,7 @@ def _traded(
     want: Mapping[str, State],
     lists: Mapping[int, tuple[list[str], list[str]]],
     kept: Mapping[int, int],
+    apart: Apart,
 ) -> list[str]:
     """Axes that pass from one factor to another, innermost in both: one all-to-all each."""
     found: list[str] = []
@@ -64,7 +69,7 @@ def _traded(
         if isinstance(old, Shard) and isinstance(new, Shard) and old.factor != new.factor:
             before, after = lists[old.factor][0][kept[old.factor] :], lists[new.factor][1][kept[new.factor] :]
             leaving = lists[new.factor][0][kept[new.factor] :]
-            if before == [axis] and after == [axis] and not leaving:
+            if before == [axis] and after == [axis] and not leaving and apart(old.factor, new.factor):
                 found.append(axis)
     return found
 
