@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphpar.ir.axes import Axis
-from graphpar.ir.graph import Node
+from graphpar.ir.graph import Node, Size
 
 
 def masked(node: Node) -> tuple[Node, tuple[Node, ...]]:
@@ -14,18 +14,21 @@ def masked(node: Node) -> tuple[Node, tuple[Node, ...]]:
     A kernel's own mask takes the first query for the first token.
     """
     queries, length = node.named[-2], node.shape[-2]
-    keys = node.views[1]
+    keys, count = node.views[1], node.operands[1].shape[-2]
     assert keys is not None
     where = replace(node.origin, names=())
-    count = {"start": 0, "stop": length, "step": 1}
-    key = Node("arange", (), count, (length,), "int64", where, (keys[-2],), ())
-    query = Node("arange", (), count, (length,), "int64", where, (queries,), ())
+    key = Node("arange", (), _to(count), (count,), "int64", where, (keys[-2],), ())
+    query = Node("arange", (), _to(length), (length,), "int64", where, (queries,), ())
     column = Node("unsqueeze", (query,), {"dim": 1}, (length, 1), "int64", where, (queries, Axis()), ((queries,),))
     both = (queries, keys[-2])
-    mask = Node("le", (key, column), {}, (length, length), "bool", where, both, ((keys[-2],), (queries, Axis())))
+    mask = Node("le", (key, column), {}, (length, count), "bool", where, both, ((keys[-2],), (queries, Axis())))
     views = (*node.views[:3], both)
     plain = replace(node, args=(*node.args[:3], mask), attrs={**node.attrs, "causal": False}, operand_axes=views)
     return plain, (key, query, column, mask)
+
+
+def _to(stop: Size) -> dict[str, Size]:
+    return {"start": 0, "stop": stop, "step": 1}
 
 
 def bias_apart(node: Node) -> tuple[Node, Node]:

@@ -100,7 +100,7 @@ class Layout:
 
     def _divides(self, rule: LayoutRule, axis: str, factor: Factor, group: tuple[int, ...], taken: int) -> bool:
         parts = taken * self.mesh[axis]
-        if fits(factor, parts):
+        if not isinstance(factor.size, int) or fits(factor, parts):
             return True
         if self.spec.uneven.of(factor.name) == "pad" and factor.name == "vocab":
             return True
