@@ -2,101 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import product
-from threading import Lock
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphpar.runtime.mesh import Mesh
+from graphpar.check.check import examine
 from graphpar.runtime.shards import Dims, Place, cut, padded_shape, paste
 from graphpar.runtime.simulate import simulate
 from graphpar.verify.batches import Size
 from graphpar.verify.compare import EXACT, relative, size
-from graphpar.verify.program import Batch, Program, Values, one_device_mesh
+from graphpar.verify.flow import Flow
+from graphpar.verify.pairs import pairs
+from graphpar.verify.program import Batch, Program
 from graphpar.verify.report import Difference
 from graphpar.verify.shapes import Shape, layout
 from graphpar.verify.single import Single
-from graphpar.verify.statements import RETURNED, SEE, Statement, named_shape, parameter_line, statements, watched
+from graphpar.verify.statements import RETURNED, Statement, named_shape, parameter_line, statements
+from graphpar.verify.watch import Seen, watch_all, watch_one
 
 FLOOR = 1e-6  # of the typical gradient: values below are rounding
 
 
-@dataclass(frozen=True)
-class Seen:
-    """One value of one call of a module, and after backward its gradient."""
-
-    path: str
-    line: int
-    name: str
-    value: Tensor
-
-    @property
-    def gradient(self) -> Tensor | None:
-        """The gradient that reached it."""
-        return self.value.grad if self.value.requires_grad else None
-
-
-@dataclass
-class Watch:
-    """What the modules of all ranks told, rank by rank in the order in which it happened."""
-
-    owners: dict[int, tuple[int, str]] = field(default_factory=dict[int, "tuple[int, str]"])
-    seen: dict[int, list[Seen]] = field(default_factory=dict[int, "list[Seen]"])
-    lock: Lock = field(default_factory=Lock)
-
-    def adopt(self, model: nn.Module, rank: int) -> None:
-        """Know the modules of a rank's model."""
-        with self.lock:
-            self.seen[rank] = []
-            self.owners.update({id(module): (rank, path) for path, module in model.named_modules()})
-
-    def see(self, module: nn.Module, line: int, name: str, value: Tensor) -> Tensor:
-        """Record a value; what goes on is a tensor of its own, so that its gradient is that of later uses only."""
-        rank, path = self.owners[id(module)]
-        value = value.view_as(value)
-        if value.requires_grad:
-            value.retain_grad()
-        self.seen[rank].append(Seen(path, line, name, value))
-        return value
-
-
 def locate(program: Program, single: Single, batch: Batch, size_: Size) -> Difference | None:
     """Run both with every statement watched; None if every value and gradient agrees."""
-    one = _run_one(single.program, single.values, batch)
-    many = _run_all(program, single.values, batch)
+    one = watch_one(single.program, single.values, batch)
+    many = watch_all(program, single.values, batch)
     return _Search(program, single.program, one, many, size_).first()
-
-
-def _run_one(single: Program, values: Values, batch: Batch) -> list[Seen]:
-    watch = Watch()
-    model = single.model(one_device_mesh(single), values, torch.float64, watched(single.text), **{SEE: watch.see})
-    watch.adopt(model, 0)
-    _backward(single, one_device_mesh(single), model, batch)
-    return watch.seen[0]
-
-
-def _run_all(program: Program, values: Values, batch: Batch) -> list[list[Seen]]:
-    watch, tree = Watch(), watched(program.text)
-
-    def rank(mesh: Mesh) -> None:
-        model = program.model(mesh, values, torch.float64, tree, **{SEE: watch.see})
-        watch.adopt(model, mesh.rank)
-        _backward(program, mesh, model, program.part(batch, mesh))
-
-    simulate(program.mesh, rank)
-    return [watch.seen[rank] for rank in range(program.ranks)]
-
-
-def _backward(program: Program, mesh: Mesh, model: nn.Module, part: Batch) -> None:
-    count: dict[str, Tensor] = {}
-    if program.document["count"]:
-        labels: Tensor = model.count(**part)  # pyright: ignore[reportCallIssue]
-        count = {"count": mesh.axis(program.plan.data_axes).all_reduce(labels)}
-    model(**part, **count).backward()
 
 
 class _Search:
@@ -107,13 +41,15 @@ class _Search:
         self.sizes = {n: s for n, s in program.document["dims"].items() if s is not None}
         self.sizes |= {"batch": size_.rows, "seq": size_.length}
         self.many = many
-        self.wanted = _pairs(many[0], self.statements, one, statements(single.text))
+        self.flow = Flow(many[0], self.statements)
+        self.wanted = pairs(many[0], self.statements, one, statements(single.text))
+        self.summands = _summands(program)
         self.typical = max((size(s.gradient) for s in one if s.gradient is not None), default=0.0)
 
     def first(self) -> Difference | None:
         count = len(self.many[0])
-        return self.search(range(count), self.value, self.makers) or self.search(
-            reversed(range(count)), self.gradient, self.readers
+        return self.search(range(count), self.value, self.flow.makers) or self.search(
+            reversed(range(count)), self.gradient, self.flow.readers
         )
 
     def search(
@@ -132,34 +68,13 @@ class _Search:
                     new = [n for n in neighbours(stack.pop()) if n not in agreed | suspects]
                     suspects.update(new)
                     stack += new
+                if neighbours == self.flow.readers:  # a gradient is made by those who read the value
+                    suspects = {n for s in suspects for n in self.flow.readers(s)}
                 lines = {self.many[0][n].line for n in suspects}
-                if neighbours == self.readers:  # a gradient is made by those who read the value
-                    lines = {self.many[0][n].line for s in suspects for n in self.readers(s)}
                 return replace(found, lines=tuple(sorted(lines)))
             if found:
                 agreed.add(index)
         return None
-
-    def makers(self, index: int) -> list[int]:
-        """The values of the same call that a value was computed from."""
-        seen = self.many[0][index]
-        found: dict[str, int] = {}
-        for n, other in enumerate(self.many[0][:index]):
-            if other.path == seen.path and other.name in self.statements[seen.line].uses:
-                found[other.name] = n
-        return list(found.values())
-
-    def readers(self, index: int) -> list[int]:
-        """The values of the same call that were computed from a value."""
-        seen = self.many[0][index]
-        found: list[int] = []
-        for n, other in enumerate(self.many[0][index + 1 :], start=index + 1):
-            if other.path == seen.path:
-                if seen.name in self.statements[other.line].uses:
-                    found.append(n)
-                if other.name == seen.name:
-                    break
-        return found
 
     def value(self, index: int) -> Difference | bool:
         """What differs, or whether there was anything to agree with."""
@@ -186,13 +101,20 @@ class _Search:
         dims = layout(shape, parts[0].shape, self.program.mesh, self.sizes)
         if dims is None or any(part.shape != parts[0].shape for part in parts):
             return False
-        readings = [shape.pending] if not of else _readings(shape, self.program.mesh)
+        readings = self.readings(seen, shape) if of else [shape.pending]
         problems = [self.problem(parts, wanted, dims, pending, floor) for pending in readings]
         if any(problem is None for problem in problems):
             # a gradient that agrees only after a sum may be one that somebody forgot to take
             return wanted is not None and problems[0] is None
         how, ranks = next(problem for problem in problems if problem is not None)
         return self.difference(seen, statement, shape, f"{of}{seen.name}", how, ranks)
+
+    def readings(self, seen: Seen, shape: Shape) -> list[tuple[str, ...]]:
+        """Over which axes the gradient of a value may still be summed: one answer, if the text is proven."""
+        if self.summands is None:
+            return _readings(shape, self.program.mesh)
+        known = self.summands.get((seen.line, seen.name.removeprefix(RETURNED).strip()))
+        return _readings(shape, self.program.mesh) if known is None else [known]
 
     def problem(
         self, parts: list[Tensor], wanted: Tensor | None, dims: Dims, pending: Sequence[str], floor: float
@@ -243,6 +165,14 @@ def parameter(program: Program, single: Single, name: str, error: float) -> Diff
     return Difference(f"the gradient of {name}", how, (), line, code, axes, (line,) if line else (), None)
 
 
+def _summands(program: Program) -> Mapping[tuple[int, str], tuple[str, ...]] | None:
+    """By line and name, the axes along which the gradient of a value is a summand; None if the text is not proven."""
+    examined = examine(program.text, program.document)
+    if examined.findings:
+        return None
+    return {key: tuple(sorted(value.replicated)) for key, value in examined.values.items()}
+
+
 def _readings(shape: Shape, mesh: Mapping[str, int]) -> list[tuple[str, ...]]:
     """Over which axes a gradient may still be summed. The comment does not say; a pending value has whole gradients."""
     free = [axis for axis, n in mesh.items() if n > 1 and axis not in shape.used()]
@@ -263,39 +193,3 @@ def _summed(parts: list[Tensor], places: list[Place], pending: Sequence[str]) ->
         for rank in ranks:
             found[rank] = total
     return found
-
-
-def _pairs(
-    ours: list[Seen], our_text: Mapping[int, Statement], theirs: list[Seen], their_text: Mapping[int, Statement]
-) -> list[Seen | None]:
-    """For each of our values the one-device value it stands for: that of the same statement of the same module.
-
-    A collective changes how a value lies and not what it is, so what it returns stands for what it was given.
-    """
-    our_keys, their_keys = _keys(ours, our_text), _keys(theirs, their_text)
-    counts = Counter(our_keys)
-    wanted: dict[_Key, list[Seen]] = {}
-    for key, seen in zip(their_keys, theirs, strict=True):
-        wanted.setdefault(key, []).append(seen)
-    number: Counter[_Key] = Counter()
-    current: dict[tuple[str, str], Seen | None] = {}
-    found: list[Seen | None] = []
-    for key, seen in zip(our_keys, ours, strict=True):
-        statement = our_text[seen.line]
-        if statement.is_move:
-            match = current.get((seen.path, statement.moves)) if statement.moves else None
-        else:
-            same = wanted.get(key, [])
-            match = same[number[key]] if len(same) == counts[key] else None
-            number[key] += 1
-        current[seen.path, seen.name] = match
-        found.append(match)
-    return found
-
-
-_Key = tuple[str, str, str]
-
-
-def _keys(seen: list[Seen], text: Mapping[int, Statement]) -> list[_Key]:
-    """Module, name and what is computed; what a module returns is the same however it is computed."""
-    return [(s.path, s.name, "" if s.name.startswith(RETURNED) else text[s.line].computes) for s in seen]

@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,12 @@ from tools.mutants.mutant import Mutant
 TIMEOUT = 20  # seconds: a rank that waits in vain gives up
 TEXT = "text"  # the check of `verify` that is the static one
 
-# How verification leads to the mistake: its first difference names the edited line, or a value that the mistake spoils;
-# or nothing differs within a step, or nothing runs, and the check that fails names it, or does not; or it leads astray.
-Named = Literal["line", "value", "check", "none", "astray", ""]
+FEW = 6  # lines: a first difference that suspects more of them leads nowhere
+
+# How the report leads to the mistake: its first difference names the edited line, or a value that the mistake spoils;
+# or else the static check names the line; or nothing differs within a step, or nothing runs, and the check that fails
+# names it, or does not; or the report leads astray.
+Named = Literal["line", "value", "text", "check", "none", "astray", ""]
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Outcome:
     detail: str
     named: Named
     first: str
+    suspects: int  # lines that the first difference suspects
     seconds: float
 
     @property
@@ -51,9 +56,8 @@ class Outcome:
     def json(self) -> dict[str, Any]:
         """As JSON knows it."""
         own = {key: getattr(self.mutant, key) for key in ("name", "kind", "build", "equivalent")}
-        said = {
-            key: getattr(self, key) for key in ("killed", "static", "proven_wrong", "check", "detail", "named", "first")
-        }
+        words = ("killed", "static", "proven_wrong", "check", "detail", "named", "first", "suspects")
+        said = {word: getattr(self, word) for word in words}
         return {**own, **said, "seconds": round(self.seconds, 2)}
 
 
@@ -77,10 +81,14 @@ def judge(mutant: Mutant, build: Build) -> Outcome:
     first = report.first if report else None
     named: Named = ""
     if check:
-        named = _named(mutant, report, _changed(right["model.py"], files["model.py"]))
+        changed = _changed(right["model.py"], files["model.py"])
+        named = _named(mutant, report, changed, files["model.py"].splitlines())
+        if named in ("none", "astray") and wrong and _about(wrong[0].line, changed, files["model.py"].splitlines()):
+            named = "text"
     told = f"line {static.line}: {static.message}" if static else ""
     what = f"{first.what}, line {first.line}" if first else ""
-    return Outcome(mutant, told, bool(wrong), check, detail, named, what, time.monotonic() - start)
+    suspects = len(first.lines) if first else 0
+    return Outcome(mutant, told, bool(wrong), check, detail, named, what, suspects, time.monotonic() - start)
 
 
 def _verified(mutant: Mutant, build: Build, folder: Path) -> tuple[str, str, Report | None]:
@@ -96,17 +104,26 @@ def _verified(mutant: Mutant, build: Build, folder: Path) -> tuple[str, str, Rep
     return (failed[0].name, failed[0].detail, report) if failed else ("", "", report)
 
 
-def _named(mutant: Mutant, report: Report | None, changed: set[int]) -> Named:
-    """How the report leads to the mistake."""
+def _named(mutant: Mutant, report: Report | None, changed: set[int], lines: Sequence[str]) -> Named:
+    """How what runs leads to the mistake."""
     if report is None:
         return "none"
     if report.first is None:
         told = "; ".join(f"{check.name} {check.detail}" for check in report.failures if check.name != TEXT)
-        lines = any(f"model.py:{n}:" in told for n in changed)
-        return "check" if lines or _spoiled(mutant, told) else "none"
-    if changed & {report.first.line, *report.first.lines}:
+        named = any(f"model.py:{n}:" in told for n in changed)
+        return "check" if named or _spoiled(mutant, told) else "none"
+    suspects = report.first.lines if len(report.first.lines) <= FEW else ()
+    if changed & {report.first.line, *suspects}:
         return "line"
-    return "value" if _spoiled(mutant, report.first.what) else "astray"
+    word = "the gradient of " if report.first.what.startswith("the gradient of ") else ""
+    told = [report.first.what, *(word + lines[n - 1].strip() for n in suspects)]
+    return "value" if any(_spoiled(mutant, text) for text in told) else "astray"
+
+
+def _about(line: int, changed: set[int], lines: Sequence[str]) -> bool:
+    """Whether a line is an edited one, or the next that reads what an edited one gives."""
+    given = {m[1] for n in changed if n < line <= n + FEW and (m := re.match(r"\s*(\w+) = ", lines[n - 1]))}
+    return line in changed or bool(given & set(re.findall(r"\w+", lines[line - 1].split("  #")[0])))
 
 
 def _spoiled(mutant: Mutant, told: str) -> bool:
