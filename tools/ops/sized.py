@@ -77,7 +77,6 @@ JOINS = [
 ]
 
 ATTENTION = [
-    _sdpa("q 2 4 6 8; k 2 4 6 8; v 2 4 6 8", "q", "k", "v", None, is_causal=True),
     _sdpa("x 2 4 6 8", "x", "x", "x", None, is_causal=True),
     _sdpa("x 2 4 6 8; m 6 6", "x", "x", "x", "m"),
     _sdpa("x 2 4 6 8; m 2 1 6 6 ?", "x", "x", "x", "m"),
