@@ -195,10 +195,10 @@ def reduction(op: str) -> Handler:
 def variance(call: Call) -> Node:
     """Variance over dims."""
     x = call.args[0]
-    dims = call.arg(1, "dim")
-    correction = (
-        call.kwargs.get("correction", 1) if "correction" in call.target else int(bool(call.arg(2, "unbiased", True)))
-    )
+    over_all = call.target.endswith(".default")  # has no dims: its second argument is `unbiased`
+    dims = None if over_all else call.arg(1, "dim")
+    unbiased = call.arg(1 if over_all else 2, "unbiased", True)
+    correction = call.kwargs.get("correction", 1) if "correction" in call.target else int(bool(unbiased))
     keep = bool(call.kwargs.get("keepdim", call.arg(3, "keepdim", False)))
     listed = tuple(sorted(d % x.rank for d in (dims or range(x.rank))))
     return call.node("var", x, dims=listed, keep=keep, correction=correction)
