@@ -93,11 +93,17 @@ def test_a_table_stays_wide_where_parameters_are_narrow(document: dict) -> None:
     assert {entry["dtype"] for entry in build.plan["parameters"].values()} == {"bfloat16"}
     assert build.plan["buffers"]["angles"]["dtype"] == "float32"
 
-    def dtypes(mesh: Mesh) -> tuple[torch.dtype, set[torch.dtype]]:
+    def step(mesh: Mesh) -> tuple[torch.dtype, set[torch.dtype], set[torch.dtype]]:
         model: nn.Module = getattr(module_of(build), build.plan["class"])(mesh)
-        return model.get_buffer("angles").dtype, {p.dtype for p in model.parameters()}
+        with torch.no_grad():
+            for tensor in (*model.parameters(), *model.buffers()):
+                tensor.fill_(0.1)
+        batch = {name: rows.chunk(mesh.sizes.get("dp", 1))[0] for name, rows in plain().items()}
+        model(**batch, count=torch.tensor(1)).backward()
+        gradients = {p.grad.dtype for p in model.parameters() if p.grad is not None}
+        return model.get_buffer("angles").dtype, {p.dtype for p in model.parameters()}, gradients
 
-    assert simulate(build.plan["mesh"], dtypes) == [(torch.float32, {torch.bfloat16})] * 2
+    assert simulate(build.plan["mesh"], step) == [(torch.float32, {torch.bfloat16}, {torch.bfloat16})] * 2
 
 
 def test_an_input_that_was_not_captured_is_refused() -> None:
@@ -124,3 +130,16 @@ def test_a_batch_that_came_out_fixed_is_refused() -> None:
         Written(lambda: OneBatch([Block()])).compiled(DP2)
     (told,) = caught.value.diagnostics
     assert told.kind == "model" and "batch" in told.message
+
+
+@pytest.mark.parametrize("convert", [lambda model: model.float(), lambda model: model.to("cpu")])
+def test_a_conversion_that_changes_nothing_is_none(convert) -> None:
+    build = Written(lambda: convert(Decoder([Block()]))).compiled(DP2)
+    assert (
+        build.plan["parameters"].keys() == Written(lambda: Decoder([Block()])).compiled(DP2).plan["parameters"].keys()
+    )
+
+
+def test_a_conversion_to_another_dtype_says_what_to_write() -> None:
+    with pytest.raises(GraphparError, match=r"build it in that dtype"):
+        Written(lambda: Decoder([Block()]).to(torch.bfloat16)).compiled(DP2)
