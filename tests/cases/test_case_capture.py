@@ -109,6 +109,14 @@ class Reversed(Decoder):
         return torch.rsub(super().embed(input_ids), 1.0, alpha=2)
 
 
+class Spread(Decoder):
+    """Scaled by fractions, and by the spread of a whole matrix, which is not the unbiased one."""
+
+    def embed(self, input_ids):
+        x = super().embed(input_ids)
+        return x * torch.arange(0.5, 1.5, 1 / 32, device=x.device) * self.pos.weight.var(unbiased=False)
+
+
 class AddMM(MLP):
     def forward(self, x):
         h = F.gelu(self.up(x))
@@ -132,6 +140,7 @@ WRITTEN = {
     "a hook on a result": Hooked,
     "weights of blocks in the loss": lambda: DecayInTheLoss(two()),
     "a weight of a later block": lambda: OthersWeight(two()),
+    "fractions and a whole spread": lambda: Spread(two()),
     "a scaled difference": lambda: Reversed(two()),
 }
 
