@@ -145,8 +145,10 @@ def cross_entropy(call: Call) -> Result:
     )  # fmt: skip
 
 
-def embedding(call: Call) -> Node:
-    """Rows of a table."""
+def embedding(call: Call) -> Result:
+    """Rows of a table. A gradient that is divided by how often a row was read would need the counts of all ranks."""
+    if call.arg(3, "scale_grad_by_freq", False):
+        return other(call)
     padding = call.arg(2, "padding_idx", -1)
     return call.node("embedding", *call.args[:2], **({"padding": padding} if padding >= 0 else {}))
 
@@ -193,10 +195,10 @@ def reduction(op: str) -> Handler:
 def variance(call: Call) -> Node:
     """Variance over dims."""
     x = call.args[0]
-    dims = call.arg(1, "dim")
-    correction = (
-        call.kwargs.get("correction", 1) if "correction" in call.target else int(bool(call.arg(2, "unbiased", True)))
-    )
+    over_all = call.target.endswith(".default")  # has no dims: its second argument is `unbiased`
+    dims = None if over_all else call.arg(1, "dim")
+    unbiased = call.arg(1 if over_all else 2, "unbiased", True)
+    correction = call.kwargs.get("correction", 1) if "correction" in call.target else int(bool(unbiased))
     keep = bool(call.kwargs.get("keepdim", call.arg(3, "keepdim", False)))
     listed = tuple(sorted(d % x.rank for d in (dims or range(x.rank))))
     return call.node("var", x, dims=listed, keep=keep, correction=correction)
@@ -402,9 +404,25 @@ def softplus(call: Call) -> Node:
     return call.node("softplus", call.args[0], beta=call.arg(1, "beta", 1), threshold=call.arg(2, "threshold", 20))
 
 
-def swapped(op: str) -> Handler:
-    """The operands the other way round."""
-    return lambda call: call.node(op, call.args[1], call.args[0])
+def subtracted(call: Call) -> Node:
+    """`b - alpha a`."""
+    a, b, alpha = *call.args[:2], call.arg(2, "alpha", 1)
+    taken = a if alpha == 1 else Node("mul", (a, alpha), {}, a.shape, a.dtype, call.origin)
+    return call.node("sub", b, taken)
+
+
+def logical(op: str) -> Handler:
+    """Truth of truth values; of numbers it is not that of their bits, and has no word here."""
+    return lambda call: call.node(op, *call.args) if _are(call, "bool") else other(call)
+
+
+def bitwise_not(call: Call) -> Result:
+    """The other truth value; of numbers it is another number, which has no word here."""
+    return call.node("logical_not", *call.args) if _are(call, "bool") else other(call)
+
+
+def _are(call: Call, dtype: str) -> bool:
+    return all(x.dtype == dtype for x in call.args if isinstance(x, Node))
 
 
 def other(call: Call) -> Result:
@@ -434,7 +452,7 @@ def _slots(value: Any, flat: list[Node]) -> Any:
 
 
 _UNARY = (
-    "neg exp log log1p expm1 tanh sigmoid relu silu rsqrt sqrt reciprocal cos sin abs erf square logical_not isnan "
+    "neg exp log log1p expm1 tanh sigmoid relu silu rsqrt sqrt reciprocal cos sin abs erf square isnan "
     "floor ceil round sign detach"
 ).split()
 _COMPARE = "eq ne lt le gt ge".split()
@@ -464,14 +482,15 @@ TABLE: dict[str, Handler] = {
         for op in ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "sum.default", "mean.default")
     },
     **{f"aten.var.{kind}": variance for kind in ("dim", "correction", "default")},
-    "aten.logical_and.default": pointwise("and"),
-    "aten.logical_or.default": pointwise("or"),
-    "aten.bitwise_not.default": pointwise("logical_not"),
+    "aten.logical_not.default": logical("logical_not"),
+    "aten.logical_and.default": logical("and"),
+    "aten.logical_or.default": logical("or"),
+    "aten.bitwise_not.default": bitwise_not,
     "aten.maximum.default": pointwise("maximum"),
     "aten.minimum.default": pointwise("minimum"),
     "aten.max.other": pointwise("maximum"),
     "aten.min.other": pointwise("minimum"),
-    "aten.rsub.Scalar": swapped("sub"),
+    "aten.rsub.Scalar": subtracted,
     "aten.type_as.default": cast,
     "aten._to_copy.default": cast,
     "aten.linear.default": linear,

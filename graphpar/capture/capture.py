@@ -22,6 +22,7 @@ from torch.fx.proxy import TracerBase
 
 from graphpar.capture import recipe, siblings, translate
 from graphpar.capture.loops import fold
+from graphpar.capture.lost import no_own_gradients, require_dropout_to_end, require_no_hooks
 from graphpar.capture.share import share
 from graphpar.ir.graph import Graph, Node, rebuild, with_outputs
 
@@ -57,10 +58,13 @@ def capture(construct: Callable[[], nn.Module], signature: Signature) -> Capture
         built = recipe.build(construct)
         model = built.model.train()
         _fill_buffers(model, built.tape)
+        require_no_hooks(model)
         program, groups = export(model, signature)
         sizes = _sizes(program, signature)
         translation = share(translate.translate(program, model, sizes), groups.sites)
         nodes, new, loops = fold(translation, groups.sites)
+        if any(node.op == "dropout" or node.attrs.get("dropout") for node in nodes):
+            require_dropout_to_end(model, signature.inputs, signature.constants)
     loss = new[_loss(program, translation, signature)]
     tensors = translate.tensors(model)
     graph = Graph(tuple(nodes), (loss,), loops, translate.modules(model), tensors)
@@ -112,7 +116,7 @@ def _export(model: nn.Module, signature: Signature) -> ExportedProgram:
     inputs = {name: torch.arange(batch * seq).reshape(batch, seq) % 2 + k for k, name in enumerate(signature.inputs)}
     dynamic: dict[str, Any] = {name: {0: Dim.AUTO, 1: Dim.AUTO} for name in inputs}
     dynamic |= dict.fromkeys(signature.constants)
-    with _whole_traces(), _no_numbers():
+    with _whole_traces(), _no_numbers(), no_own_gradients():
         return torch.export.export(
             model,
             (),

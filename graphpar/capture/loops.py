@@ -93,13 +93,15 @@ class _Folder:
     def __init__(self, translation: Translation, sites: Sequence[Site], runs: Mapping[int, Run]) -> None:
         self.translation = translation
         self.sites = sites
-        self.runs = runs
         self.calls = {call.site: call for call in translation.calls}
         self.new: dict[Node, Node] = {}
         self.nodes: list[Node] = []
         self.loops: dict[str, Loop] = {}
         self.entered: dict[tuple[str, int], Node] = {}
         self.bodies = {n: self._body(call) for n, call in self.calls.items() if call.body_inputs or call.body_outputs}
+        self.runs = {
+            site: replace(run, chain=None) if self._is_read_outside(run) else run for site, run in runs.items()
+        }
         self.rename: dict[Node, Callable[[str], str]] = {}
 
     def walk(self) -> None:
@@ -126,6 +128,12 @@ class _Folder:
                 new = f"{run.path}.{loop.part(loop.kinds[self.sites[site].index])}"
                 for node in body:
                     self.rename[node] = _renamer(old, new)
+
+    def _is_read_outside(self, run: Run) -> bool:
+        """Whether something besides the blocks reads a parameter of one of them: in a loop none has a name."""
+        inside = {node for site in run.sites for node in self.bodies.get(site, ())}
+        own = {n for n in self.translation.nodes if str(n.attrs.get("name", "")).startswith(f"{run.path}.")}
+        return any(not own.isdisjoint(node.operands) for node in self.translation.nodes if node not in inside)
 
     def _body(self, call: BlockCall) -> list[Node]:
         inside: dict[Node, None] = {}

@@ -48,7 +48,7 @@ def build(construct: Callable[[], nn.Module]) -> Built:
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     recorder = _Recorder()
-    with mode, recorder, recorder.whole_initialisers():
+    with mode, recorder, recorder.whole_initialisers(), _no_conversions():
         model = construct()
     return Built(model, recorder.tape(model), mode)
 
@@ -141,6 +141,35 @@ class _Recorder(TorchDispatchMode):
         with _disable_current_modes():
             data = value.detach().tolist()
         return {"constant": data, "dtype": _word(value.dtype), "shape": list(value.shape)}
+
+
+@contextmanager
+def _no_conversions() -> Iterator[None]:
+    """Let `model.float()` and `.to(device)` pass where they change nothing: torch fails on tensors without storage.
+
+    What they do change would have to stay tied to every other name of it, which a new tensor is not: it is refused.
+    """
+    original = nn.Module._apply
+
+    def unchanged(module: nn.Module, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        parameters = [p for p in module._parameters.values() if p is not None]
+        for child in module.children() if recurse else ():
+            child._apply(fn)
+        if not any(isinstance(p, FakeTensor) for p in parameters):
+            return original(module, fn, recurse=False)
+        with torch.no_grad():
+            if any(fn(p) is not p for p in parameters):
+                raise TypeError(
+                    "a module that exists is not converted; build it in that dtype: nn.Linear(.., dtype=..)"
+                )
+        module._buffers.update({name: None if b is None else fn(b) for name, b in module._buffers.items()})
+        return module
+
+    setattr(nn.Module, "_apply", unchanged)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(nn.Module, "_apply", original)  # noqa: B010
 
 
 def _word(value: object) -> str:

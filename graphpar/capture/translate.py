@@ -20,7 +20,7 @@ from graphpar.ir.graph import Module, Node, Origin
 from graphpar.ir.graph import Tensor as TensorInfo
 
 _DROPPED = {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default"}
-_VIEWS = frozenset({"reshape", "permute", "slice", "select", "unsqueeze", "expand", "piece", "segment"})
+_VIEWS = frozenset({"reshape", "permute", "slice", "select", "unsqueeze", "expand", "piece", "segment", "detach"})
 
 
 class Unsupported(Exception):
@@ -87,6 +87,8 @@ class _Walker:
                 self.values[node] = self.placeholder(node)
             case "call_function":
                 self.values[node] = self.call(node)
+            case "get_attr":  # the graph of a region
+                self.values[node] = getattr(node.graph.owning_module, str(node.target))
             case "output":
                 self.result.outputs = list(self.read(node.args[0]))
             case _:
@@ -126,9 +128,38 @@ class _Walker:
             return self.scalar(value)
         if target.startswith("graphpar."):
             return self.marker(node, target, args)
+        if target == "wrap_with_set_grad_enabled":
+            return self.without_gradient(node, args)
         if not isinstance(node.target, torch._ops.OpOverload):
-            raise Unsupported("higher-order", target, self.origin(node))
+            kind = "autocast-region" if target == "wrap_with_autocast" else "higher-order"
+            raise Unsupported(kind, target, self.region_origin(node, args))
         return self.tensor_call(node, target, args, value)
+
+    def without_gradient(self, node: fx.Node, args: Any) -> tuple[Any, ...]:
+        """The content of a region in which gradients are turned off: no gradient flows out of it."""
+        enabled, region, *operands = args
+        if enabled:
+            raise Unsupported("higher-order", "torch.enable_grad", self.region_origin(node, args))
+        inputs = [n for n in region.graph.nodes if n.op == "placeholder"]
+        self.values.update(zip(inputs, operands, strict=True))
+        results: list[Any] = []
+        for inner in region.graph.nodes:
+            if inner.op == "output":
+                results = list(self.read(inner.args[0]))
+            elif inner.op != "placeholder":
+                self.visit(inner)
+        return tuple(self.detached(x) if isinstance(x, Node) else x for x in results)
+
+    def detached(self, x: Node) -> Node:
+        """The same value without its gradient."""
+        carries = x.dtype.startswith(("float", "bfloat"))
+        return self.add(Node("detach", (x,), {}, x.shape, x.dtype, x.origin)) if carries else x
+
+    def region_origin(self, node: fx.Node, args: Any) -> Origin:
+        """Where a region stands: at its first operation."""
+        graphs = [a.graph for a in args if isinstance(a, fx.GraphModule)]
+        inside = [n for graph in graphs for n in graph.nodes if n.op == "call_function"]
+        return self.origin(inside[0] if inside else node)
 
     def tensor_call(self, node: fx.Node, target: str, args: Any, value: Any) -> Any:
         many = isinstance(value, (tuple, list))
@@ -138,6 +169,10 @@ class _Walker:
         name = target.replace("_.", ".", 1) if inplace else target
         if inplace:
             self.check_in_place(args[0], name, node)
+            if node.graph is not self.program.graph and getattr(node.args[0], "op", "") == "placeholder":
+                raise Unsupported(
+                    "in-place-on-view", name.split(".")[1], self.origin(node)
+                )  # made outside of the region
         call = Call(name, tuple(args), self.read(node.kwargs), shape, dtype, self.origin(node), parts)
         result = TABLE.get(name, other)(call)
         for new in result if isinstance(result, tuple) else (result,):
@@ -151,8 +186,8 @@ class _Walker:
         base = x
         while isinstance(base, Node) and base.op in _VIEWS:
             (base,) = base.operands[:1]
-        if isinstance(base, Node) and base.op == "buffer":
-            raise Unsupported("buffer-updated", base.attrs["name"], self.origin(node))
+        if isinstance(base, Node) and base.op in ("buffer", "parameter"):
+            raise Unsupported(f"{base.op}-updated", base.attrs["name"], self.origin(node))
         if base is not x:
             raise Unsupported("in-place-on-view", name.split(".")[1], self.origin(node))
 

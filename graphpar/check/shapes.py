@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from graphpar.check.contraction import check_whole
@@ -317,10 +317,10 @@ def _sliced(x: Value, dim: Dim, item: slice) -> Dim:
 @rule("torch.arange")
 def arange(*numbers: Any, **_: Any) -> Value:
     """Numbers, the same on every rank."""
-    for n in numbers:
-        if not isinstance(n, (int, float)):
-            raise Wrong("a range that does not follow from the text")
-    return Value((whole(len(range(*map(int, numbers)))),))
+    if not all(isinstance(n, (int, float)) for n in numbers):
+        raise Wrong("a range that does not follow from the text")
+    start, stop, step = (0, *numbers, 1)[:3] if len(numbers) == 1 else (*numbers, 1)[:3]
+    return Value((whole(ceil((stop - start) / step)),))
 
 
 @rule("torch.linspace")

@@ -77,7 +77,7 @@ def cut_all(node: Node, scope: Scope) -> str:
         edges = [0, *(sum(node.attrs["sizes"][: i + 1]) for i in range(len(node.attrs["sizes"])))]
         at = [_bound(e, x, node.attrs["dim"], scope) for e in edges]
         sizes = [b - a for a, b in pairwise(at)]
-    return f"{text}.split(({', '.join(map(str, sizes))}), dim={dim})"
+    return f"{text}.split(({', '.join(scope.size(s, of=x) for s in sizes)}), dim={dim})"
 
 
 def transition(node: Node, scope: Scope) -> Text:

@@ -116,7 +116,7 @@ def reduce(node: Node, scope: Scope) -> Text:
             total = total * x.shape[d]
         return Text(f"{text}.sum({where}{keep}) / {scope.size(total, of=node)}", TIMES)
     extra = f", correction={node.attrs['correction']}" if node.op == "var" else ""
-    return Text(f"{text}.{node.op}({where}{keep}{extra})")
+    return Text(f"{text}.{node.op}({f'{where}{keep}{extra}'.removeprefix(', ')})")
 
 
 def permute(node: Node, scope: Scope) -> Text:
@@ -158,12 +158,13 @@ def pad(node: Node, scope: Scope) -> Text:
 
 
 def arange(node: Node, scope: Scope) -> Text:
-    start, stop, step = (node.attrs[k] for k in ("start", "stop", "step"))
-    bounds = [scope.size(stop, of=node)]
-    if start != 0 or step != 1:
-        bounds.insert(0, scope.size(start, of=node))
-    if step != 1:
-        bounds.append(scope.size(step, of=node))
+    numbers = [node.attrs[k] for k in ("start", "stop", "step")]
+    start, stop, step = (number(n) if isinstance(n, float) else scope.size(n, of=node) for n in numbers)
+    bounds = [stop]
+    if numbers[0] != 0 or numbers[2] != 1:
+        bounds.insert(0, start)
+    if numbers[2] != 1:
+        bounds.append(step)
     dtype = "" if node.dtype == "int64" else f", dtype=torch.{node.dtype}"
     return Text(f"torch.arange({', '.join(bounds)}{dtype}, device={scope.device()})")
 

@@ -310,8 +310,8 @@ def attribute(name: str, path: str) -> str:
     return text
 
 
-_PYTHON = {"Max": "max", "Min": "min", "/": " // "}  # sizes are whole numbers
-_SIZE = re.compile(r"Max\b|Min\b|/")
+_PYTHON = {"Max": "max", "Min": "min", "/": " // ", "//": " // "}  # sizes are whole numbers
+_SIZE = re.compile(r"Max\b|Min\b|//?")
 
 
 def _stand_in(symbol: sympy.Symbol) -> sympy.Symbol:

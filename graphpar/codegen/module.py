@@ -251,7 +251,8 @@ class _Members:
         ]
         also = [f"also {alias}" for alias in info.aliases]
         comment = program.shape(node) + "".join(f"   {note}" for note in [*padded, *also])
-        return f"mesh.parameter({', '.join([*sizes, *options])})", comment
+        dtype = [f"dtype=torch.{node.dtype}"] if node.dtype != "float32" else []  # of most: not worth a word each
+        return f"mesh.parameter({', '.join([*sizes, *dtype, *options])})", comment
 
 
 _ASSIGNED = re.compile(r"(\w+(?:, \w+)*) = ")
