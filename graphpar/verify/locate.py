@@ -21,15 +21,15 @@ from graphpar.verify.report import Difference
 from graphpar.verify.shapes import Shape, layout
 from graphpar.verify.single import Single
 from graphpar.verify.statements import RETURNED, Statement, named_shape, parameter_line, statements
-from graphpar.verify.watch import Seen, watch_all, watch_one
+from graphpar.verify.watch import Ready, Seen, as_it_is, watch_all, watch_one
 
 FLOOR = 1e-6  # of the typical gradient: values below are rounding
 
 
-def locate(program: Program, single: Single, batch: Batch, size_: Size) -> Difference | None:
-    """Run both with every statement watched; None if every value and gradient agrees."""
-    one = watch_one(single.program, single.values, batch)
-    many = watch_all(program, single.values, batch)
+def locate(program: Program, single: Single, batch: Batch, size_: Size, ready: Ready = as_it_is) -> Difference | None:
+    """Run both, made ready, with every statement watched; None if every value and gradient agrees."""
+    one = watch_one(single.program, single.values, batch, ready)
+    many = watch_all(program, single.values, batch, ready)
     return _Search(program, single.program, one, many, size_).first()
 
 
@@ -83,12 +83,19 @@ class _Search:
         return self.compare(self.many[0][index], parts, None if wanted is None else wanted.value, 0.0, "")
 
     def gradient(self, index: int) -> Difference | bool:
-        wanted = self.wanted[index]
-        parts = [rank[index].gradient for rank in self.many]
-        if wanted is None or wanted.gradient is None or any(part is None for part in parts):
+        wanted, seen = self.wanted[index], self.many[0][index]
+        if wanted is None or wanted.gradient is None:
             return False
-        held = [part for part in parts if part is not None]
-        return self.compare(self.many[0][index], held, wanted.gradient, FLOOR * self.typical, "the gradient of ")
+        held = [rank[index].gradient for rank in self.many]
+        if missing := tuple(r for r, part in enumerate(held) if part is None):
+            statement, of = self.statements[seen.line], f"the gradient of {seen.name}"
+            shape = statement.shapes[statement.names.index(seen.name)]
+            reached = size(wanted.gradient) > FLOOR * self.typical
+            return (
+                self.difference(seen, statement, shape, of, "does not arrive", missing) if shape and reached else False
+            )
+        parts = [part for part in held if part is not None]
+        return self.compare(seen, parts, wanted.gradient, FLOOR * self.typical, "the gradient of ")
 
     def compare(
         self, seen: Seen, parts: list[Tensor], wanted: Tensor | None, floor: float, of: str

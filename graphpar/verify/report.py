@@ -77,13 +77,14 @@ class Report:
     def diagnostic(self) -> Diagnostic:
         """The failures as one mistake."""
         worst = tuple(_line(check) for check in self.failures)
+        unproven = tuple(f"not proven: {c.detail}" for c in self.checks if c.name == "text" and c.outcome == "skipped")
         file = self.build / "model.py"
         count = f"{len(worst)} of {len(self.checks)} checks failed"
         mesh = " x ".join(f"{axis}={size}" for axis, size in self.mesh.items())
         span = Span(str(file), self.first.line, 1) if self.first and self.first.line else None
         notes = (self.first.note(file),) if self.first else ()
         message = f"on mesh {mesh} the build does not compute what the source model computes: {count}"
-        return Diagnostic("verify", span, message, why=worst, notes=notes, kind="check")
+        return Diagnostic("verify", span, message, why=(*worst, *unproven), notes=notes, kind="check")
 
     def raise_if_failed(self) -> None:
         """Raise GraphparError with everything that failed."""

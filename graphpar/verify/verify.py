@@ -10,24 +10,30 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.language.schema import Spec
+from graphpar.runtime.mesh import Mesh
 from graphpar.verify import capture_checks, rank_checks
 from graphpar.verify.batches import Batches, Pattern, Size, fitting, joined
 from graphpar.verify.launch import launched
 from graphpar.verify.locate import locate, parameter
 from graphpar.verify.locate_module import locate_module
-from graphpar.verify.masks import Drawn, independent
+from graphpar.verify.masks import Drawn, independent, without_masks
 from graphpar.verify.origin import Origin, nudged, one_device, values
 from graphpar.verify.program import Batch, Program, read_program
 from graphpar.verify.ranks import Initial, Losses, Masks, OneStep, Task, Training, simulated
-from graphpar.verify.report import Check, Report
+from graphpar.verify.report import Check, Difference, Report
 from graphpar.verify.single import Single
-from graphpar.verify.steps import RATES, Dropout, Step
+from graphpar.verify.steps import RATES, Dropout, Step, drop
 from graphpar.verify.text import text
+from graphpar.verify.watch import as_it_is
 
 MICROBATCHES = 2
 GIB = 1 << 30
+AFTER = "every value in model.py agrees, so its sum over ranks or the count of labels is wrong"
+AFTER_THE_MODEL = Difference("the loss", AFTER, (), None, "", "", (), None)
 
 
 @dataclass(frozen=True)
@@ -162,12 +168,26 @@ class _Verification:
                 given = self.origin, self.model, self.single, self.batches, self.size
                 self.report.first = locate_module(*given, self.program.text)
                 return
-            self.report.first = locate(self.program, self.single, self.batches.draw(self.size), self.size)
-            if self.report.first is None:
-                wrong = rank_checks.wrong_gradients(self.program, *self.step())
-                self.report.first = next((parameter(self.program, self.single, *w) for w in wrong.items()), None)
+            self.report.first = self.located()
         except Exception as error:  # noqa: BLE001  (what failed is in the report already)
             self.report.add(Check("first difference", "skipped", detail=self.told(error)))
+
+    def located(self) -> Difference | None:
+        """The first value or gradient of the ranks that differs, without dropout and then with it."""
+        batch = self.batches.draw(self.size)
+        for ready in (as_it_is, *([self.dropping] if self.dropout else [])):
+            if found := locate(self.program, self.single, batch, self.size, ready):
+                return found
+        if any(check.name == "loss" for check in self.report.failures):
+            return AFTER_THE_MODEL
+        wrong = rank_checks.wrong_gradients(self.program, *self.step())
+        return next((parameter(self.program, self.single, *w) for w in wrong.items()), None)
+
+    def dropping(self, mesh: Mesh, model: nn.Module) -> None:
+        """Turn dropout on: with the masks of one device, or each with its mean in its place."""
+        drop(mesh, model, self.dropout)
+        if self.dropout and self.dropout.rng != "exact":
+            without_masks(model)
 
     def told(self, error: Exception) -> str:
         """The error, with the line of model.py that it comes from."""

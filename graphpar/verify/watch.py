@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,8 @@ from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.simulate import simulate
 from graphpar.verify.program import Batch, Program, Values, one_device_mesh
 from graphpar.verify.statements import SEE, watched
+
+Ready: TypeAlias = Callable[[Mesh, nn.Module], None]
 
 
 @dataclass(frozen=True)
@@ -53,21 +57,28 @@ class Watch:
         return value
 
 
-def watch_one(single: Program, values: Values, batch: Batch) -> list[Seen]:
-    """What one device tells."""
+def as_it_is(mesh: Mesh, model: nn.Module) -> None:
+    """Leave a model in evaluation mode."""
+
+
+def watch_one(single: Program, values: Values, batch: Batch, ready: Ready = as_it_is) -> list[Seen]:
+    """What one device tells, of a model made ready."""
     watch = Watch()
-    model = single.model(one_device_mesh(single), values, torch.float64, watched(single.text), **{SEE: watch.see})
+    mesh = one_device_mesh(single)
+    model = single.model(mesh, values, torch.float64, watched(single.text), **{SEE: watch.see})
+    ready(mesh, model)
     watch.adopt(model, 0)
-    _backward(single, one_device_mesh(single), model, batch)
+    _backward(single, mesh, model, batch)
     return watch.seen[0]
 
 
-def watch_all(program: Program, values: Values, batch: Batch) -> list[list[Seen]]:
-    """What each rank tells."""
+def watch_all(program: Program, values: Values, batch: Batch, ready: Ready = as_it_is) -> list[list[Seen]]:
+    """What each rank tells, of a model made ready."""
     watch, tree = Watch(), watched(program.text)
 
     def rank(mesh: Mesh) -> None:
         model = program.model(mesh, values, torch.float64, tree, **{SEE: watch.see})
+        ready(mesh, model)
         watch.adopt(model, mesh.rank)
         _backward(program, mesh, model, program.part(batch, mesh))
 

@@ -83,7 +83,7 @@ def judge(mutant: Mutant, build: Build) -> Outcome:
     if check:
         changed = _changed(right["model.py"], files["model.py"])
         named = _named(mutant, report, changed, files["model.py"].splitlines())
-        if named in ("none", "astray") and wrong and _about(wrong[0].line, changed, files["model.py"].splitlines()):
+        if named in ("none", "astray") and static and _about(mutant, static.line, changed, files["model.py"]):
             named = "text"
     told = f"line {static.line}: {static.message}" if static else ""
     what = f"{first.what}, line {first.line}" if first else ""
@@ -117,13 +117,18 @@ def _named(mutant: Mutant, report: Report | None, changed: set[int], lines: Sequ
         return "line"
     word = "the gradient of " if report.first.what.startswith("the gradient of ") else ""
     told = [report.first.what, *(word + lines[n - 1].strip() for n in suspects)]
+    if report.first.line is None:
+        told += [check.name for check in report.failures]
     return "value" if any(_spoiled(mutant, text) for text in told) else "astray"
 
 
-def _about(line: int, changed: set[int], lines: Sequence[str]) -> bool:
-    """Whether a line is an edited one, or the next that reads what an edited one gives."""
-    given = {m[1] for n in changed if n < line <= n + FEW and (m := re.match(r"\s*(\w+) = ", lines[n - 1]))}
-    return line in changed or bool(given & set(re.findall(r"\w+", lines[line - 1].split("  #")[0])))
+def _about(mutant: Mutant, line: int, changed: set[int], text: str) -> bool:
+    """Whether a line is an edited one, or reads what an edited one just above, or in the constructor, gives."""
+    lines = [code.split("  #")[0].strip() for code in text.splitlines()]
+    given = [m[1] for n in changed if (m := re.match(r"([\w.]+) = ", lines[n - 1])) and n < line]
+    near = [name for name in given if name.startswith("self.") or line - max(changed) <= FEW]
+    read = any(re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", lines[line - 1]) for name in near)
+    return line in changed or read or _spoiled(mutant, lines[line - 1])
 
 
 def _spoiled(mutant: Mutant, told: str) -> bool:

@@ -62,7 +62,7 @@ PLANS = (
         lambda p: p["parameters"][NORM].update(grad_sum=["dp"]),
         spoils="collectives",
     ),
-    _json("no such parameter", "plan", "gpt dp2xtp2", lambda p: p["parameters"].pop(NORM)),
+    _json("no such parameter", "plan", "gpt dp2xtp2", lambda p: p["parameters"].pop(NORM), spoils=NORM),
     _json(
         "a row of tokens on each data rank",
         "loading",

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tools.mutants.judge import Outcome
+from tools.mutants.judge import Named, Outcome
 from tools.mutants.table import KINDS
 
+LEADING: tuple[Named, ...] = ("line", "value", "text", "check")
 HEADINGS = ("build", "mutant", "graphpar check", "graphpar verify", "leads to", "s")
 INTRODUCTION = """# Wrong programs, and who rejects them
 
@@ -23,10 +24,11 @@ one device. What neither rejects, though it computes something else, is a hole.
 
 In the column of `graphpar check`, *not followed* is a text that is not proven, nor said to be wrong; a dash one that is
 proven right: only the runtime is wrong then, or a number in the text, of which that check knows nothing. The column of
-`graphpar verify` has the first check that fails, other than `graphpar check` itself. *Leads to* says what the first
-difference names: the edited `line`, or a `value` that is spoiled by it. Where nothing differs within a step, or nothing
-runs, there is no first difference: `check` says that the failing check names the mistake in its own words, `none` that
-it does not. `astray` is a first difference that names neither.
+`graphpar verify` has the first check that fails, other than `graphpar check` itself. *Leads to* says how its report
+leads to the mistake. Its first difference names the edited `line`, or a `value` that is spoiled by it, among at most
+six lines; or else `text`: the static check names the edited line, or the next that reads what it gives; or else
+`check`: nothing differs within a step, or nothing runs, and the failing check names the mistake in its own words.
+`astray` is a first difference that names neither, `none` a report without one that does not say what is wrong.
 """
 
 
@@ -34,7 +36,6 @@ def score(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """The figures that count."""
     judged = [o for o in outcomes if not o.mutant.equivalent]
     named = Counter(o.named for o in judged if o.check)
-    differ = named["line"] + named["value"] + named["astray"]
     return {
         "mutants": len(outcomes),
         "equivalent": len(outcomes) - len(judged),
@@ -42,10 +43,8 @@ def score(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "of": len(judged),
         "killed by check": sum(o.proven_wrong for o in judged),
         "killed by verify": sum(bool(o.check) for o in judged),
-        "first differences": differ,
-        "right first differences": named["line"] + named["value"],
-        "without first difference": named["check"] + named["none"],
-        "named by the check": named["check"],
+        "lead to the mistake": sum(named[word] for word in LEADING),
+        **{f"named by {word}": named[word] for word in LEADING},
         "seconds": round(sum(o.seconds for o in outcomes)),
     }
 
@@ -57,9 +56,10 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
         f"{s['killed']} of {s['of']} mutants are killed ({_share(s['killed'], s['of'])}); {s['equivalent']} more are "
         "equivalent.",
         f"graphpar check alone kills {s['killed by check']}, graphpar verify without it {s['killed by verify']}.",
-        f"{s['right first differences']} of {s['first differences']} first differences lead to the mistake "
-        f"({_share(s['right first differences'], s['first differences'])}); of {s['without first difference']} mutants "
-        f"without one, the check names {s['named by the check']}.",
+        f"{s['lead to the mistake']} of {s['killed']} reports lead to the mistake "
+        f"({_share(s['lead to the mistake'], s['killed'])}): {s['named by line']} by the edited line and "
+        f"{s['named by value']} by a spoiled value in the first difference, {s['named by text']} by the line of the "
+        f"static check, {s['named by check']} in the words of the failing check.",
     ]
 
 

@@ -62,7 +62,7 @@ RUNTIMES = (
         "gpt tp2+sp",
         f"{RUNTIME}.axis:join",
         lambda right: lambda parts, n, *how: right(torch.cat(parts.chunk(n)[::-1]), n, *how),
-        spoils="x in",
+        spoils="x in|x = all_gather",
     ),
     _patch(
         "the mean loss of the ranks",
@@ -72,6 +72,7 @@ RUNTIMES = (
         lambda right: (
             lambda share, plan, mesh: right(share, plan, mesh) / (mesh["dp"].size if share.is_floating_point() else 1)
         ),
+        spoils="^the loss$",
     ),
     _patch(
         "the mean of the gradients",
@@ -87,6 +88,7 @@ RUNTIMES = (
         "gpt dp2",
         f"{STEPS}:count_labels",
         lambda right: lambda model, batches, plan, mesh: right(model, batches[-1:], plan, mesh),
+        spoils="losses",
     ),
     _patch(
         "labels counted on one rank",
@@ -94,7 +96,7 @@ RUNTIMES = (
         "gpt dp2xtp2",
         f"{STEPS}:count_labels",
         lambda right: lambda model, batches, plan, mesh: sum(model.count(**b) for b in batches),
-        spoils="what it returns|returned value",
+        spoils="^the loss$",
     ),
     _patch("a norm that counts replicas", "clip", "gpt dp2xtp2", f"{RUNTIME}.norms:_copies", _always(1), spoils="norm"),
     _patch("a norm that counts shards once", "clip", "gpt tp2", f"{RUNTIME}.norms:_copies", _always(2), spoils="norm"),
@@ -121,6 +123,7 @@ RUNTIMES = (
         "gpt dp2xtp2+sp",
         f"{RUNTIME}.gradients:GradientSums._arrived",
         wrong.hasty,
+        spoils="came after its sum had started",
     ),
     _patch(
         "the last bucket is not summed",
@@ -234,6 +237,7 @@ RUNTIMES = (
         "gpt dp2",
         "graphpar.verify.ranks:initialise",
         lambda right: lambda model, plan, tape, seed, mesh: right(model, plan, tape, seed + 1, mesh),
+        spoils="pos_emb",
     ),
     _patch(
         "data ranks read each other's rows", "loading", "gpt dp2", f"{PROGRAM}:block", wrong.other_rows, equivalent=ROWS
@@ -274,7 +278,7 @@ RUNTIMES = (
     _patch(
         "one parameter is never updated", "stale", "gpt tp2", f"{STEPS}:adamw", wrong.stale_everywhere, spoils="pos_emb"
     ),
-    _patch("the rate of the step before", "stale", "gpt dp2", f"{STEPS}:set_rate", _always(None)),
+    _patch("the rate of the step before", "stale", "gpt dp2", f"{STEPS}:set_rate", _always(None), spoils="parameters"),
     _patch(
         "biases decay",
         "optimizer",

@@ -288,6 +288,6 @@ STATES = (
     _text(
         "one fixed size", "wrong text", "gpt dp2xtp2", (r"(scaled = self.mlp\[1\]\(projected\))", r"\1.view(2, 24, 64)")
     ),
-    _text("no program", "wrong text", "gpt dp2xtp2", ("class GPT", "class gpt")),
+    _text("no program", "wrong text", "gpt dp2xtp2", ("class GPT", "class gpt"), spoils="no class `GPT`"),
     _text("no Python", "wrong text", "gpt dp2xtp2", ("class GPT", "klass GPT")),
 )
