@@ -14,7 +14,7 @@ _DERIVED = "the backward of the program is derived from its forward operations, 
 # What would not be in the program: the message, why, and the fix.
 _LOST: dict[str, Callable[[str], tuple[str, tuple[str, ...], tuple[()], str]]] = {
     "own-backward": lambda name: (
-        f"the autograd function `{name}` has a backward of its own",
+        f"the backward of the autograd function `{name}` is not the derivative of its forward",
         (_DERIVED,),
         (),
         "write it as operations; a gradient that passes straight through is x + (f(x) - x).detach()",

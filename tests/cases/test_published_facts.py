@@ -144,7 +144,7 @@ def test_a_feed_forward_alone_sums_once_or_scatters_once_and_gathers_once() -> N
     assert spoken(cut_tokens, "backward") == {"all_gather": 1}
 
 
-@pytest.mark.parametrize("name", ["glu_chunk", "glu_split", "glu_stride", "glu_segments"])
+@pytest.mark.parametrize("name", ["glu_chunk", "glu_segments"])
 def test_a_packed_matrix_is_taken_apart_without_a_word_between_ranks(name: str) -> None:
     plan = compiled(Small(name), "tp2").plan
     assert set(spoken(plan, "forward")) == set(spoken(plan, "backward")) == {"all_reduce"}

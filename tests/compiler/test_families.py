@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from graphpar.capture.capture import Captured, Signature, capture
-from graphpar.capture.translate import Unsupported
 from graphpar.check.check import check_program
 from graphpar.compiler import compile_captured
 from graphpar.language.parse import parse_spec
@@ -62,8 +61,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "stablelm": {},
     "starcoder2": {},
 }
-DATA: dict[str, dict[str, Any]] = {"falcon": {}}  # heads or d_ff are not found: data parallel alone
-OWN_BACKWARD = {"bloom": {"n_layer": 2, "n_head": 4}}  # its GELU says its own gradient, which no graph has
+DATA = {"bloom": {"n_layer": 2, "n_head": 4}, "falcon": {}}  # heads or d_ff are not found: data parallel alone
 TENSOR = [{"batch": "dp"}, {"heads": "tp"}, {"d_ff": "tp"}, {"vocab": "tp"}]
 
 
@@ -72,7 +70,7 @@ def captured(family: str) -> Captured:
     """A small model of a family."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(family, **SIZES | (FAMILIES | DATA | OWN_BACKWARD)[family])
+    config = AutoConfig.for_model(family, **SIZES | (FAMILIES | DATA)[family])
     signature = Signature(("input_ids", "labels"), {"use_cache": False})
     return capture(lambda: AutoModelForCausalLM.from_config(config).train(), signature)
 
@@ -85,10 +83,3 @@ def test_a_family_is_cut_and_proven(family: str) -> None:
     build = compile_captured(captured(family), spec, {"model": family, "spec_file": "spec.yaml"})
     assert check_program(build.files["model.py"], build.plan) == []
     assert any(p["sharded"] for p in build.plan["parameters"].values()) == (family in FAMILIES)
-
-
-@pytest.mark.parametrize("family", OWN_BACKWARD)
-def test_a_family_with_a_backward_of_its_own_is_refused(family: str) -> None:
-    with pytest.raises(Unsupported) as caught:
-        captured(family)
-    assert caught.value.kind == "own-backward"
