@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,16 @@ def test_the_page_has_every_mutant() -> None:
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ") and " | " in line]
     told = {(row[0].removeprefix("| "), row[1]) for row in rows} - {("build", "mutant")}
     assert told == {(mutant.build, mutant.name) for mutant in MUTANTS}
+
+
+def test_the_readme_has_the_score_of_the_page() -> None:
+    text = (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
+    killed, of = re.findall(r"(\d+) of (\d+) mutants are killed", text)[0]
+    (leading,) = re.findall(r"(\d+) of \d+ reports lead to the mistake", text)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert killed == of
+    assert f"of {len(MUTANTS)} [wrong programs]" in readme
+    assert f"it rejects {killed}, with a report that leads to the mistake for {leading}" in readme
 
 
 def test_an_edit_that_finds_nothing_is_told(builds: dict[str, Build]) -> None:

@@ -14,7 +14,8 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from graphpar.capture.aten import TABLE, Call, is_sequence, other, simplify_size
+from graphpar.capture.aten.call import Call, is_sequence, other, simplify_size
+from graphpar.capture.aten.table import TABLE
 from graphpar.capture.locate import assigned, frame
 from graphpar.ir.graph import Module, Node, Origin
 from graphpar.ir.graph import Tensor as TensorInfo

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy
 
-from graphpar.capture.aten import Slot
+from graphpar.capture.aten.call import Slot
 from graphpar.codegen.cutting import parts, select, slice_, transition
 from graphpar.codegen.expression import (
     AND,

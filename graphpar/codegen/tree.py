@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from graphpar.ir.calls import entered, repeated
-from graphpar.ir.graph import Graph, Loop, Node, plain
+from graphpar.ir.graph import Graph, Loop, Node, ancestors, plain
 
 LEAVES = frozenset({"parameter", "buffer", "input", "constant"})
 FREE_OF_CHARGE = frozenset({"reshape", "permute", "unsqueeze", "expand", "upcast", "loop_enter", "loop_leave"})
@@ -71,10 +71,10 @@ class Body:
 def owners(graph: Graph) -> dict[str, str]:
     """For each module path of the graph, the path of the module whose body it is written in."""
     counts: dict[str, int] = {}
-    called = {p for n in graph.nodes for p in _ancestors(n.origin.module)}
+    called = {p for n in graph.nodes for p in ancestors(n.origin.module)}
     for node in graph.nodes:
         if node.op not in LEAVES | FREE_OF_CHARGE:
-            for path in _ancestors(node.origin.module):
+            for path in ancestors(node.origin.module):
                 counts[path] = counts.get(path, 0) + 1
     found: dict[str, str] = {"": ""}
     for path in sorted(called):
@@ -82,11 +82,6 @@ def owners(graph: Graph) -> dict[str, str]:
         written_here = path == "" or not (own or _is_container(graph, path))
         found[path] = path if written_here else found[path.rpartition(".")[0]]
     return found
-
-
-def _ancestors(path: str) -> list[str]:
-    parts = path.split(".") if path else []
-    return [".".join(parts[:i]) for i in range(len(parts) + 1)]
 
 
 def _is_member(graph: Graph, path: str) -> bool:
@@ -195,7 +190,7 @@ class _Builder:
     def next_home(self, place: str, path: str) -> str:
         """The nearest home below `path` on the way to `place`."""
         homes = set(self.homes.values())
-        return next(p for p in _ancestors(place) if p != path and p in homes and self.below(p, path))
+        return next(p for p in ancestors(place) if p != path and p in homes and self.below(p, path))
 
     def below(self, place: str, path: str) -> bool:
         return path == "" or place.startswith(f"{path}.")

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from graphpar.ir.graph import Graph, plain
+from graphpar.ir.graph import Graph, ancestors, plain
 
 
 def repeated(graph: Graph) -> frozenset[str]:
     """The paths of the modules that are called more than once."""
-    numbered = {p for n in graph.nodes if "@" in n.origin.module for p in _ancestors(n.origin.module)}
+    numbered = {p for n in graph.nodes if "@" in n.origin.module for p in ancestors(n.origin.module)}
     return frozenset(plain(path) for path in numbered if "@" in path.rpartition(".")[2])
 
 
 def entered(outside: str, inside: str, modules: frozenset[str]) -> str:
     """The outermost call of one of `modules` that `inside` is in and `outside` is not; nothing if there is none."""
-    within = {p for p in _ancestors(outside) if plain(p) in modules}
-    calls = [p for p in _ancestors(inside) if plain(p) in modules and p not in within]
+    within = {p for p in ancestors(outside) if plain(p) in modules}
+    calls = [p for p in ancestors(inside) if plain(p) in modules and p not in within]
     return calls[0] if calls else ""
-
-
-def _ancestors(path: str) -> list[str]:
-    parts = path.split(".") if path else []
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]

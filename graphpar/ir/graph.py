@@ -166,6 +166,12 @@ def plain(path: str) -> str:
     return re.sub(r"@\d+", "", path)
 
 
+def ancestors(path: str) -> list[str]:
+    """The path of the model, of each module on the way to a module, and its own."""
+    parts = path.split(".") if path else []
+    return [".".join(parts[:i]) for i in range(len(parts) + 1)]
+
+
 def rebuild(graph: Graph, rule: Callable[[Node], Node | None]) -> Graph:
     """Apply `rule` to every node, operands first; a node it returns takes the old one's place.
 

@@ -26,21 +26,19 @@ class Flow:
     def _find_calls(self) -> None:
         paths = {s.path for s in self.seen}
         begins: dict[str, int] = {}
-        open_: list[tuple[int, str]] = []  # what was returned, and the module that it goes to
+        given: dict[str, list[int]] = {}  # by module, what was returned to it and not yet taken
         for i, seen in enumerate(self.seen):
             self.starts.append(begins.setdefault(seen.path, i))
-            for number, above in [*open_]:
-                if above == seen.path:
-                    self.caller[number] = i
-                    self.returned.setdefault(i, []).append(number)
-                    open_.remove((number, above))
+            self.returned[i] = given.pop(seen.path, [])
+            self.caller |= dict.fromkeys(self.returned[i], i)
             if seen.name.startswith(RETURNED):
                 del begins[seen.path]
-                open_ += [(i, _above(seen.path, paths))] if seen.path else []
+                if seen.path:
+                    given.setdefault(_above(seen.path, paths), []).append(i)
 
     def makers(self, index: int) -> list[int]:
         """The values that a value was computed from."""
-        found = dict.fromkeys(self.returned.get(index, []))
+        found = dict.fromkeys(self.returned[index])
         for name in self.statements[self.seen[index].line].uses:
             found |= dict.fromkeys(self._givers(index, name))
         return list(found)
@@ -86,7 +84,7 @@ class Flow:
 
     def _inside(self, call: int) -> Iterator[int]:
         """The values that calls within a statement made from what they were given."""
-        for end in self.returned.get(call, []):
+        for end in self.returned[call]:
             path, assigned = self.seen[end].path, set[str]()
             for n in range(self.starts[end], end + 1):
                 if self.seen[n].path == path:

@@ -8,7 +8,8 @@ import pytest
 import sympy
 import torch
 
-from graphpar.capture.aten import TABLE, Call
+from graphpar.capture.aten.call import Call
+from graphpar.capture.aten.table import TABLE
 from graphpar.ir.graph import Node, Origin
 
 HERE = Origin("", "source.py", 1)

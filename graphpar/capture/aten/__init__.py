@@ -1,0 +1,1 @@
+"""ATen, as exports spell it, to graphpar."""
