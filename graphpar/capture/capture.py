@@ -211,7 +211,7 @@ class NoLoss(Exception):
 
 def _loss(program: ExportedProgram, translation: translate.Translation, signature: Signature) -> Node:
     outputs = translate.flatten(translation.outputs)
-    scalars = [o for o in outputs if o.shape == () and o.dtype.startswith("float")]
+    scalars = [o for o in outputs if o.shape == () and getattr(torch, o.dtype).is_floating_point]
     named = _output_names(program)
     if signature.loss is not None:
         if signature.loss not in named:

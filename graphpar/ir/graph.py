@@ -8,6 +8,7 @@ it, and the graph's `loops` say how often, and which body (kind) runs in which i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -144,6 +145,18 @@ class Graph:
             for operand in dict.fromkeys(node.operands):
                 found[operand].append(node)
         return found
+
+    def lists(self) -> dict[str, int]:
+        """The lists of modules by path, with their lengths."""
+        parts = (path.rpartition(".") for path in self.modules)
+        lengths = Counter(parent for parent, _, last in parts if last.isdigit())
+        return {**lengths, **{path: len(loop.kinds) for path, loop in self.loops.items()}}
+
+    def aliases(self) -> dict[str, str]:
+        """`layers` is the first list that runs as a loop, or else the longest of the outermost lists."""
+        lists = self.lists()
+        outermost = sorted(lists, key=lambda path: (path.count("."), -lists[path]))
+        return {"layers": first for first in [*self.loops, *outermost][:1]}
 
     def members(self, path: str) -> tuple[str, ...]:
         """The source paths that a path with `*` parts stands for."""

@@ -47,8 +47,7 @@ def declare(unified: Unified, labels: Labels, declared: Declared) -> list[Diagno
 
 def _selected(unified: Unified, rule: NameRule) -> Iterator[Node]:
     graph = unified.graph
-    lists = {path: len(loop.kinds) for path, loop in graph.loops.items()}
-    aliases = {"layers": next(iter(lists))} if lists else {}
+    lists, aliases = graph.lists(), graph.aliases()
     for node in graph.nodes:
         if node.op != "parameter":
             continue

@@ -42,8 +42,7 @@ def _split(graph: Graph, path: str, spec: Spec) -> Graph:
 def _regions(graph: Graph, loop: Loop, index: int, spec: Spec) -> tuple[object, ...]:
     """For each op of the body, the regions it lies in when it runs as this iteration."""
     prefix = f"{loop.path}.{loop.part(loop.kinds[index])}"
-    lists = {p: len(x.kinds) for p, x in graph.loops.items()}
-    aliases = {"layers": next(iter(lists))}
+    lists, aliases = graph.lists(), graph.aliases()
     found: list[tuple[int, ...]] = []
     for node in graph.nodes:
         place = _path(node)

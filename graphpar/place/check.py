@@ -57,15 +57,13 @@ def _not_yet(what: str, span: Span | None, fix: str) -> Diagnostic:
 def model_names(named: Named) -> ModelNames:
     """What selectors can refer to."""
     graph = named.graph
-    lists = {path: len(loop.kinds) for path, loop in graph.loops.items()}
     parameters = [n for t in graph.tensors.values() for n in (t.name, *t.aliases)]
     ops = [
         (n.op, p) for n in graph.nodes if n.op not in ("parameter", "buffer") for p in graph.members(n.origin.module)
     ]
     lines = sorted({(n.origin.file, n.origin.line) for n in graph.nodes if n.origin.file})
     inputs = [f"input:{n.attrs['name']}" for n in graph.inputs]
-    aliases = {"layers": next(iter(lists))} if lists else {}
-    return ModelNames([*graph.modules, *inputs], parameters, ops, lines, lists, aliases)
+    return ModelNames([*graph.modules, *inputs], parameters, ops, lines, graph.lists(), graph.aliases())
 
 
 def unknown_ops(named: Named) -> Iterable[Node]:

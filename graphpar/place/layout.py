@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from graphpar.errors import Diagnostic
 from graphpar.ir.axes import Axis, Factor
 from graphpar.ir.graph import Graph, Node
 from graphpar.language.divide import needs_two_axes, not_divisible
 from graphpar.language.schema import LayoutRule, Region, Spec
-from graphpar.language.selectors import matches
+from graphpar.language.selectors import Aliases, Lists, matches
 from graphpar.names.named import Named
 
 
@@ -29,10 +30,14 @@ class Layout:
     problems: dict[tuple[str, str], Diagnostic] = field(default_factory=dict[tuple[str, str], Diagnostic])
     yields: dict[LayoutRule, LayoutRule] = field(default_factory=dict[LayoutRule, LayoutRule])
 
+    @cached_property
+    def selectable(self) -> tuple[Lists, Aliases]:
+        """The lists of modules that a selector can pick from, and their other names."""
+        return self.named.graph.lists(), self.named.graph.aliases()
+
     def regions(self, node: Node) -> tuple[Region, ...]:
         """The regions that an op lies in, the innermost first."""
-        lists = {path: len(loop.kinds) for path, loop in self.named.graph.loops.items()}
-        aliases = {"layers": next(iter(lists))} if lists else {}
+        lists, aliases = self.selectable
         path = node.attrs["name"].rpartition(".")[0] if node.op in ("parameter", "buffer") else node.origin.module
         path = f"input:{node.attrs['name']}" if node.op == "input" else path
         path = self.named.graph.members(path)[0] if path else ""

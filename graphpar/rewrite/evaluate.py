@@ -99,7 +99,7 @@ def _cast(node: Node, values: Sequence[Any]) -> Any:
 
 def _where(node: Node, values: Sequence[Any]) -> Any:
     condition, a, b = _aligned(node, values)
-    if a is None or b is None or node.dtype.startswith("float"):
+    if a is None or b is None or "float" in node.dtype:
         return None
     return sympy.Piecewise((_as_int(a), _as_bool(condition)), (_as_int(b), True))
 

@@ -106,6 +106,18 @@ def test_a_table_stays_wide_where_parameters_are_narrow(document: dict) -> None:
     assert simulate(build.plan["mesh"], step) == [(torch.float32, {torch.bfloat16}, {torch.bfloat16})] * 2
 
 
+class NarrowLoss(Narrow):
+    """In bfloat16 from the tables to the loss."""
+
+    embed = Decoder.embed
+    loss = Decoder.loss
+
+
+def test_a_loss_may_be_narrow() -> None:
+    assert Written(NarrowLoss).captured.graph.outputs[0].dtype == "bfloat16"
+    Written(NarrowLoss).holds(TP2)
+
+
 def test_an_input_that_was_not_captured_is_refused() -> None:
     build, batch = dropping().compiled(TP2), plain()
 

@@ -97,6 +97,17 @@ def test_a_name_given_by_hand_makes_a_layout_possible(model: str, spec: str) -> 
     holds(Small(model), SPECS[spec] | {"names": NAMED[model]}, REFUSED_NAMED.get((model, spec)))
 
 
+@pytest.mark.xdist_group("odd-unet_skips")
+@pytest.mark.parametrize("selector", ["blocks[-1].attn", "layers[3].attn"])
+def test_a_region_picks_from_a_list_that_is_no_loop(selector: str) -> None:
+    """Skips that jump over blocks: each of them is written out."""
+    region = {"at": selector, "layout": [{"heads": "none"}]}
+    build = compiled(Small("unet_skips"), SPECS["tp2"] | {"regions": [region]})
+    whole = {name for name, entry in build.plan["parameters"].items() if "tp" not in str(entry["dims"])}
+    assert {name for name in whole if ".attn.q." in name} == {"blocks.3.attn.q.weight", "blocks.3.attn.q.bias"}
+    assert differences(build, case(Small("unet_skips"))) == {}
+
+
 def test_the_tables_speak_of_models_that_exist() -> None:
     spoken = {*REFUSED, *ROUNDED, *NAMED, *(m for m, _ in REFUSED_NAMED)}
     assert spoken <= set(MODELS)
