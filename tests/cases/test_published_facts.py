@@ -175,6 +175,13 @@ def test_a_hidden_layer_is_cut_by_rows_and_by_units() -> None:
     assert "# batch@rows seq d_ff@model" in build.files["model.py"]
 
 
+def test_an_axis_goes_to_the_first_rule_and_a_dimension_takes_a_second_axis() -> None:
+    """As Flax reads rules, (heads, x) (seq, x) for one op; and (heads, z) multiplies, where Flax takes one axis."""
+    build = gpt(1).compiled(layout({"x": 2, "z": 2}, "heads x", "seq x", "heads z", "d_ff z", "vocab z"))
+    text = build.files["model.py"]
+    assert "# batch heads@x+z seq d_head" in text and "# batch seq@x d_ff@z" in text
+
+
 @facts("controls")
 def test_a_mistake_that_a_comparison_must_see_is_a_mutant(fact: dict[str, Any]) -> None:
     assert set(fact["mutants"]) <= {mutant.name for mutant in MUTANTS if not mutant.equivalent}
