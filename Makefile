@@ -24,7 +24,7 @@ test: check  ## all checks, then all tests
 	@$(BIN)/pytest -q -n 2 --dist loadgroup
 
 property: .venv/stamp  ## 2000 models and layouts that nobody chose; GRAPHPAR_DRAWS and GRAPHPAR_SEED change them
-	@GRAPHPAR_DRAWS=$${GRAPHPAR_DRAWS:-2000} $(BIN)/pytest -q -s tests/property
+	@GRAPHPAR_DRAWS=$${GRAPHPAR_DRAWS:-2000} $(BIN)/pytest -q -s --show-capture=no tests/property
 
 check: lint types layers  ## style, types and who imports whom
 

@@ -19,7 +19,8 @@ from graphpar.codegen.plan import digest, plan
 from graphpar.codegen.program import Program
 from graphpar.codegen.train import train_program
 from graphpar.codegen.tree import build, owners
-from graphpar.errors import raise_if_any
+from graphpar.errors import Diagnostic, GraphparError, Span, raise_if_any
+from graphpar.ir import verify
 from graphpar.ir.graph import Graph
 from graphpar.language.dump import dump_spec
 from graphpar.language.schema import Spec
@@ -31,6 +32,7 @@ from graphpar.place.place import Placed, place
 
 BEFORE = ("positions", "broadcast", "canonical")
 AFTER = ("hoist",)
+FEW = 5  # mistakes of a pass that are shown
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,24 @@ class Build:
 
 
 def simplify(graph: Graph, passes: Sequence[str] = BEFORE, folders: Sequence[Path] = ()) -> Graph:
-    """Run passes in order."""
+    """Run passes in order. Raises GraphparError if one of them leaves what is no graph."""
     for word in passes:
-        graph = getattr(library.load_pass(word, folders), word)(graph)
+        rewrite = library.load_pass(word, folders)
+        graph = getattr(rewrite, word)(graph)
+        if found := verify.problems(graph):
+            raise GraphparError(_breaks(word, str(rewrite.__file__), found))
     return graph
+
+
+def _breaks(word: str, file: str, found: Sequence[str]) -> Diagnostic:
+    return Diagnostic(
+        "pass-breaks-graph",
+        Span(file, 1, 1),
+        f"pass `{word}` leaves what is no graph",
+        why=tuple(found[:FEW]) + ((f"and {len(found) - FEW} more",) if len(found) > FEW else ()),
+        fix="graphpar.ir.graph.rebuild keeps operands before what reads them",
+        kind="model",
+    )
 
 
 def own_passes(folders: Sequence[Path]) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from graphpar.ir.calls import entered, repeated
-from graphpar.ir.graph import Graph, Loop, Node, ancestors, plain
+from graphpar.ir.graph import Graph, Loop, Node, ancestors, body_path, plain
 
 LEAVES = frozenset({"parameter", "buffer", "input", "constant"})
 FREE_OF_CHARGE = frozenset({"reshape", "permute", "unsqueeze", "expand", "upcast", "loop_enter", "loop_leave"})
@@ -121,15 +121,9 @@ def _settled(graph: Graph, homes: dict[Node, str], owner: Mapping[str, str]) -> 
                     continue  # what a module with several calls is given, it is given by its caller
                 homes[node] = owner.get(shared, shared)
                 outside = value.op not in LEAVES | {"loop_enter"}
-                if outside and _loop_of(homes[node]) != _loop_of(homes[value]):
+                if outside and body_path(homes[node]) != body_path(homes[value]):
                     homes[node] = homes[value]
     return homes
-
-
-def _loop_of(path: str) -> str:
-    parts = path.split(".")
-    last = max((i for i, p in enumerate(parts) if p.startswith("*")), default=-1)
-    return ".".join(parts[: last + 1])
 
 
 def _common(paths: Sequence[str]) -> str:

@@ -122,7 +122,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A program of nodes, valid between any two passes (`ir.verify` says so by name)."""
+    """A program of nodes, valid between any two passes (`graphpar.ir.verify`)."""
 
     nodes: tuple[Node, ...]
     outputs: tuple[Node, ...]
@@ -156,7 +156,8 @@ class Graph:
         """`layers` is the first list that runs as a loop, or else the longest of the outermost lists."""
         lists = self.lists()
         outermost = sorted(lists, key=lambda path: (path.count("."), -lists[path]))
-        return {"layers": first for first in [*self.loops, *outermost][:1]}
+        found = [*self.loops, *outermost]
+        return {"layers": found[0]} if found else {}
 
     def members(self, path: str) -> tuple[str, ...]:
         """The source paths that a path with `*` parts stands for."""
@@ -183,6 +184,13 @@ def ancestors(path: str) -> list[str]:
     """The path of the model, of each module on the way to a module, and its own."""
     parts = path.split(".") if path else []
     return [".".join(parts[:i]) for i in range(len(parts) + 1)]
+
+
+def body_path(path: str) -> str:
+    """The innermost body of a loop that a module lies in: a path that ends in `*`, `*0`, ..; or nothing."""
+    parts = path.split(".")
+    last = max((i for i, part in enumerate(parts) if part.startswith("*")), default=-1)
+    return ".".join(parts[: last + 1])
 
 
 def rebuild(graph: Graph, rule: Callable[[Node], Node | None]) -> Graph:

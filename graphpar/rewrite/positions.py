@@ -7,19 +7,17 @@ out again with as few ops as the expression needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from graphpar.ir.graph import Graph, Node, Origin, Size, rebuild
+from graphpar.ir.graph import Graph, Node, body_path, rebuild
 from graphpar.rewrite.evaluate import functions
-from graphpar.rewrite.spelling import Spelling
+from graphpar.rewrite.spelling import Places, Spelling
 
 
-def places(graph: Graph) -> Mapping[Size, Origin]:
-    """Where the model counts positions of each size first."""
-    return {n.shape[0]: n.origin for n in reversed(graph.nodes) if n.op == "arange"}
+def places(graph: Graph) -> Places:
+    """Where positions of each size are counted first, in each body of a loop and outside of them."""
+    return {(n.shape[0], body_path(n.origin.module)): n.origin for n in reversed(graph.nodes) if n.op == "arange"}
 
 
-def rewrite(graph: Graph, counted: Mapping[Size, Origin]) -> Graph:
+def rewrite(graph: Graph, counted: Places) -> Graph:
     """Replace each function of position that something else reads by its shortest spelling.
 
     Positions are counted where `counted` says, or else in the model itself.

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 
-from graphpar.ir.graph import Node, Origin, Size
+from graphpar.ir.graph import Node, Origin, Size, body_path
 from graphpar.rewrite.evaluate import INDEX, Expr
+
+Places: TypeAlias = "Mapping[tuple[Size, str], Origin]"  # by size, and by the body of a loop
 
 
 class Spelling:
     """Writes an expression as nodes, and the result with the shape of the node it replaces."""
 
-    def __init__(self, node: Node, shared: dict[object, Node], counted: Mapping[Size, Origin]) -> None:
+    def __init__(self, node: Node, shared: dict[object, Node], counted: Places) -> None:
         self.node = node
         self.shared = shared
         self.counted = counted
@@ -64,13 +66,18 @@ class Spelling:
             arange = self.make("unsqueeze", (arange,), shape, {"dim": behind + 1}, "int64")
         return arange
 
+    def counting(self, size: Size) -> Origin:
+        """In the same body, or outside of all: what one body counts is not known to another."""
+        inside = self.counted.get((size, body_path(self.node.origin.module)))
+        return inside or self.counted.get((size, ""), Origin())
+
     def join(self, op: str, args: list[Any]) -> Node:
         shapes = [a.shape for a in args if isinstance(a, Node)]
         dtype = "bool" if op in ("and", "or", "logical_not", *_RELATIONS) else "int64"
         return self.make(op, tuple(args), _broadcast(shapes), {}, dtype)
 
     def make(self, op: str, args: tuple[Any, ...], shape: tuple[Size, ...], attrs: dict[str, Any], dtype: str) -> Node:
-        origin = self.counted.get(shape[0], Origin()) if op == "arange" else self.node.origin
+        origin = self.counting(shape[0]) if op == "arange" else self.node.origin
         key = (op, args, shape, tuple(attrs.items()), dtype, origin.module)
         if key not in self.shared:
             self.shared[key] = Node(op, args, attrs, shape, dtype, origin)

@@ -76,6 +76,12 @@ FOUND: dict[str, Found] = {
         None,
         lambda c, spec: c.repeat == "broadcast" and c.positions == "alibi" and cuts(spec, "heads", "kv_heads"),
     ),
+    "positions of masks in blocks that alternate": Found(
+        Choices(layers=3, positions="rotary partial", attention="masked", second="window", final_norm=False),
+        layout({"dp": 2, "fs": 2}, "batch dp", "seq fs"),
+        None,
+        lambda c, spec: alternating(c) and c.attention == "masked" and cuts(spec, "seq"),
+    ),
 }
 
 
