@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import yaml
 import zoo
+from compiled_zoo import origin
 from torch import Tensor, nn
 
 from graphpar.capture.capture import Captured, Signature, capture
@@ -75,13 +76,13 @@ def load(path: Path) -> ModuleType:
 
 def captured(model: Model) -> Captured:
     """The model's graph, captured once per process."""
-    return _captured(model.name, isinstance(model, Small))
+    return _small(model.name) if isinstance(model, Small) else origin(model.name).captured
 
 
 @cache
-def _captured(name: str, small: bool) -> Captured:
-    model = Small(name) if small else zoo.MODELS[name]
-    return capture(model.build, Signature(tuple(model.arguments), model.keywords()))
+def _small(name: str) -> Captured:
+    model = Small(name)
+    return capture(model.build, Signature(model.arguments, model.keywords()))
 
 
 ONES: dict[str, Any] = {"version": 1, "mesh": {"dp": 1}, "layout": [{"batch": "dp"}]}  # every model has a batch

@@ -58,7 +58,7 @@ def without_header(build: Build) -> list[str]:
     return lines[lines.index('"""') + 1 :]
 
 
-@pytest.mark.parametrize(("name", "few", "many"), [("gpt2", 4, 48), ("gemma2", 4, 24)])
+@pytest.mark.parametrize(("name", "few", "many"), [("gpt2", 4, 48), ("gemma2", 4, 12)])
 def test_more_layers_change_one_number_of_the_text(name: str, few: int, many: int) -> None:
     """gemma2 alternates two kinds of layer; both programs loop."""
     short, long = without_header(deep(name, few)), without_header(deep(name, many))

@@ -136,8 +136,6 @@ def test_a_rank_that_sleeps_is_not_waited_for_longer_than_the_timeout(tmp_path: 
     ("mesh", "arguments", "message"),
     [
         ({"dp": 2, "tp": 2}, STEPS, "mesh dp=2 x tp=2 has 4 ranks but torchrun started 2"),
-        ({"dp": 2}, ["--step-count", "3"], "unrecognized arguments: --step-count 3"),
-        ({"dp": 2}, ["--data", "nothing.txt"], "nothing.txt"),
         ({"dp": 2}, ["--load", "nothing.safetensors"], "nothing.safetensors does not exist"),
     ],
 )
@@ -155,6 +153,8 @@ def test_a_mistake_that_all_ranks_make_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--step-count", "3"], "train.py: error: unrecognized arguments: --step-count 3"),
+        (["--data", "nothing.txt"], "train.py: error: nothing.txt does not exist"),
         (STEPS, "train.py: error: this program runs under torchrun: torchrun --nproc-per-node 2"),
         (["--batch", "3"], "train.py: error: --batch 3 does not divide by 2 data ranks x 1 microbatches = 2; 2 or 4"),
         (["--load", "no.safetensors", "--seq", "99"], "train.py: error: --seq 99 is more than the 16 positions"),
