@@ -154,7 +154,7 @@ def test_a_mistake_that_all_ranks_make_is_one_line(
     ("arguments", "message"),
     [
         (["--step-count", "3"], "train.py: error: unrecognized arguments: --step-count 3"),
-        (["--data", "nothing.txt"], "train.py: error: nothing.txt does not exist"),
+        (["--data", "nothing.txt"], "train.py: error: --data nothing.txt does not exist"),
         (STEPS, "train.py: error: this program runs under torchrun: torchrun --nproc-per-node 2"),
         (["--batch", "3"], "train.py: error: --batch 3 does not divide by 2 data ranks x 1 microbatches = 2; 2 or 4"),
         (["--load", "no.safetensors", "--seq", "99"], "train.py: error: --seq 99 is more than the 16 positions"),
