@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 import zoo
 
@@ -18,8 +17,6 @@ from graphpar.language.schema import Spec
 from graphpar.verify.origin import Origin
 from graphpar.verify.report import Report
 from graphpar.verify.verify import Options, verify
-
-torch.set_num_threads(1)  # the models are tiny: more threads only wait for each other
 
 
 @cache

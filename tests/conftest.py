@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# The models are tiny: more threads only wait for each other. Read by torch when it loads, here and in what tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 Golden = Callable[[Path, str], None]
 

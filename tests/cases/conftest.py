@@ -3,7 +3,4 @@
 import sys
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "compiler"))
-torch.set_num_threads(1)  # the models are tiny: more threads only wait for each other

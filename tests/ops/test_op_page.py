@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from graphpar.ops.rules import RULES
 from graphpar.ops.shapes import SHAPES
 from tools.ops.case import row
@@ -14,8 +12,6 @@ from tools.ops.missing import missing
 from tools.ops.page import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
-
-torch.set_num_threads(1)
 
 
 def test_the_page_is_what_the_tool_writes() -> None:

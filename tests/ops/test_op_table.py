@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from graphpar.ops.rules import LINEAR, RULES
 from graphpar.ops.shapes import SHAPES
@@ -14,8 +13,6 @@ from tools.ops.shardings import programs, single
 from tools.ops.table import CASES, LEFT_OUT, of
 
 TOLERANCE = 1e-12
-
-torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
 
 
 def test_every_op_of_the_table_has_a_case_or_a_reason() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from graphpar.errors import GraphparError
 from graphpar.names.signature import Signature
@@ -18,8 +17,6 @@ from tools.ops.case import Case, row
 from tools.ops.run import difference
 from tools.ops.shardings import programs
 from tools.ops.table import of
-
-torch.set_num_threads(1)
 
 SQUARE = row("matmul", "x @ y", "x 4 4; y 4 4")
 

@@ -35,8 +35,6 @@ import parity
 SECONDS = 60  # for one model or one layout: more is a hang
 ARGUMENTS = ("input_ids", "labels")
 
-torch.set_num_threads(1)  # the models are tiny: more threads only wait for each other
-
 
 @dataclass(frozen=True)
 class Drawn:
