@@ -94,20 +94,26 @@ def command(folder: Path, name: str) -> tuple[float, int]:
     (folder / name / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForCausalLM"]}))
     (folder / "spec.yaml").write_text(SPEC)
     words = ["compile", str(folder / name), str(folder / "spec.yaml"), "-o", str(folder / "build"), "--force"]
-    process = subprocess.Popen([sys.executable, "-m", "graphpar", *words], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
+    return used("-m", "graphpar", *words)
+
+
+def used(*arguments: str) -> tuple[float, int]:
+    """Seconds of computing and peak memory in bytes of a Python process."""
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 @pytest.mark.slow
 def test_a_model_of_405_billion_parameters_compiles_on_a_laptop(tmp_path: Path) -> None:
-    """At most 20 s and 3 GB, and little more than a model of 8 billion with a quarter of the layers."""
+    """At most 3 GB, 20 s where importing takes 5 s, and little more than a model with a quarter of the layers."""
+    imports, _ = used("-c", "import torch, transformers.models.llama.modeling_llama")
     small, _ = command(tmp_path, "8B")
     large, peak = command(tmp_path, "405B")
     plan = json.loads((tmp_path / "build" / "plan.json").read_text())
     assert sum(prod(entry["shape"]) for entry in plan["parameters"].values()) == pytest.approx(405.9e9, rel=1e-3)
-    assert large < 20
     assert peak < 3e9
-    assert large < 2 * small, (small, large)  # 1.0 on a quiet machine; other work on its cores slows either
+    assert large < 4 * imports, (imports, large)  # both are slower where other work shares the cores
+    assert large < 2 * small, (small, large)
