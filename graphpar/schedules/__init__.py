@@ -1,0 +1,1 @@
+"""Who does what when in a pipeline: actions and their words, orders that have names, messages and times."""
