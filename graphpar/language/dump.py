@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from graphpar.language.schema import Budget, DimSpec, Expect, LayoutRule, ModelSpec, Region, Spec
+from graphpar.language.schedules import SCHEDULES
+from graphpar.language.schema import Budget, DimSpec, Expect, LayoutRule, ModelSpec, Pipeline, Region, Spec
 from graphpar.notation import format_axis, format_tensor
 
 # What any YAML version reads as this text and nothing else, in block and in flow style.
@@ -32,9 +33,24 @@ def dump_spec(spec: Spec) -> str:
     lines += _block("numerics", numerics.items())
     lines += _block("ops", ((name, _text(op.rule)) for name, op in spec.ops.items()))
     lines += _block("outputs", spec.outputs.items())
+    lines += _pipeline(spec.pipeline) if spec.pipeline else []
     lines += _expect(spec.expect) if spec.expect else []
     lines.append(f"strict: {str(spec.strict).lower()}")
     return "\n".join(lines) + "\n"
+
+
+def _pipeline(pipeline: Pipeline) -> list[str]:
+    words = {"axis": pipeline.axis, "layers": pipeline.layers.text, "schedule": pipeline.schedule}
+    lines = [f"  {key}: {_text(word)}" for key, word in words.items()]
+    if pipeline.stages is None:
+        lines.append("  stages: balanced")
+    else:
+        stages = [", ".join(selector.text for selector in stage) for stage in pipeline.stages]
+        lines += ["  stages:", *(f"    - {_text(stage)}" for stage in stages)]
+    if pipeline.schedule in SCHEDULES or "virtual" in pipeline.spans:  # a file says it by itself
+        lines.append(f"  virtual: {pipeline.virtual}")
+    numbers = [f"  microbatches: {pipeline.microbatches}", "  of: batch", f"  tied: {pipeline.tied}"]
+    return ["pipeline:", *lines, *numbers]
 
 
 def _expect(expect: Expect) -> list[str]:
@@ -81,6 +97,7 @@ def _layout(rules: tuple[LayoutRule, ...], indent: str) -> list[str]:
 def _region(region: Region) -> list[str]:
     lines = [f"  - at: {_text(', '.join(selector.text for selector in region.at))}"]
     lines += ["    only: true"] if region.only else []
+    lines += [f"    recompute: {str(region.recompute).lower()}"] if region.recompute is not None else []
     lines += [f"    why: {_text(region.why)}"] if region.why else []
     return lines + (_layout(region.layout, "    ") if region.layout else [])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from graphpar.errors import Diagnostic, GraphparError, Span, raise_if_any
+from graphpar.language.check_pipeline import check_pipeline
 from graphpar.language.parse_expect import parse_expect
 from graphpar.language.parse_layout import parse_layout, parse_mesh
 from graphpar.language.parse_model import (
@@ -17,9 +18,21 @@ from graphpar.language.parse_model import (
     parse_names,
     parse_ops,
 )
+from graphpar.language.parse_pipeline import parse_pipeline
 from graphpar.language.reader import Listing, Mapping, Node, Scalar, read_yaml
-from graphpar.language.scalars import Problems, Section, boolean, choice, items, named_entries, section, word
-from graphpar.language.schema import LayoutRule, MeshSpec, Numerics, Padding, Region, Rng, Spec, Uneven, Whole
+from graphpar.language.scalars import Problems, Section, boolean, choice, items, named_entries, section, truth, word
+from graphpar.language.schema import (
+    LayoutRule,
+    MeshSpec,
+    Numerics,
+    Padding,
+    Recompute,
+    Region,
+    Rng,
+    Spec,
+    Uneven,
+    Whole,
+)
 from graphpar.language.selectors import Selector, parse_selectors
 
 VERSION = 1
@@ -35,6 +48,7 @@ KEYS = (
     "numerics",
     "ops",
     "outputs",
+    "pipeline",
     "expect",
     "strict",
 )
@@ -43,7 +57,6 @@ LATER = {
     "store": "sharded storage of parameters, gradients and optimizer state",
     "context": "attention over a sharded sequence",
     "moe": "experts on different ranks",
-    "pipeline": "stages and their schedule",
 }
 
 
@@ -84,13 +97,14 @@ def parse_spec(text: str, path: str = "spec.yaml") -> Spec:
         uneven=_parse_uneven(found["uneven"][1], problems) if "uneven" in found else Uneven(),
         strict=boolean(found["strict"][1], problems) is not False if "strict" in found else True,
         expect=parse_expect(found["expect"][1], mesh, problems) if "expect" in found else None,
+        pipeline=parse_pipeline(found["pipeline"][1], mesh, problems) if "pipeline" in found else None,
         numerics=_parse_numerics(found["numerics"][1], problems) if "numerics" in found else Numerics(),
         ops=parse_ops(found["ops"][1], problems) if "ops" in found else {},
         outputs=_parse_outputs(found["outputs"][1], problems) if "outputs" in found else {},
         path=path,
         text=text,
     )
-    raise_if_any(problems.found)
+    raise_if_any(problems.found or check_pipeline(spec))
     return spec
 
 
@@ -116,8 +130,7 @@ def _parse_regions(node: Node, mesh: MeshSpec | None, problems: Problems) -> tup
         node, "`regions`", problems, fix="regions:\n  - at: layers[0].mlp\n    layout:\n      - d_ff: none"
     ):
         before = len(problems.found)
-        absent = {"recompute": "activations that are computed again in the backward pass"}
-        found = section(item, "a region", ("at", "layout", "only", "why"), problems, absent)
+        found = section(item, "a region", ("at", "layout", "only", "recompute", "why"), problems)
         at = _parse_at(found["at"][1], problems) if "at" in found else ()
         if "at" not in found:
             problems.add("missing-key", item.span, "the region does not say where it applies", fix="at: layers[0].mlp")
@@ -125,8 +138,9 @@ def _parse_regions(node: Node, mesh: MeshSpec | None, problems: Problems) -> tup
         if "layout" in found:
             layout = parse_layout(found["layout"][1], mesh, problems, "the `layout` of a region")
         only = bool(boolean(found["only"][1], problems)) if "only" in found else False
+        recompute = _recompute(found["recompute"][1], problems) if "recompute" in found else None
         why = word(found["why"][1], "a sentence", problems) if "why" in found else None
-        if not layout and not only and len(problems.found) == before:
+        if not layout and not only and recompute is None and len(problems.found) == before:
             problems.add(
                 "empty-region",
                 item.span,
@@ -134,8 +148,14 @@ def _parse_regions(node: Node, mesh: MeshSpec | None, problems: Problems) -> tup
                 why="it has no rules, and it keeps the global ones",
                 fix="layout: [d_ff: none]",
             )
-        regions.append(Region(at, layout, only, why, item.span))
+        regions.append(Region(at, layout, only, recompute, why, item.span))
     return tuple(regions)
+
+
+def _recompute(node: Node, problems: Problems) -> Recompute | None:
+    if (value := truth(node)) is not None:
+        return value
+    return cast("Recompute | None", choice(node, ("true", "false", "selective"), problems))
 
 
 def _parse_at(node: Node, problems: Problems) -> tuple[Selector, ...]:

@@ -17,6 +17,8 @@ Rest = Literal["rest"]
 Rng = Literal["statistical", "exact"]
 Padding = Literal["error", "pad"]
 Whole = Literal["whole", "sharded"]
+Tied = Literal["allreduce", "same_stage"]
+Recompute = Literal["selective"] | bool
 
 NOWHERE = Span("", 0, 0)
 
@@ -75,11 +77,15 @@ class LayoutRule:
 
 @dataclass(frozen=True)
 class Region:
-    """Rules that go before the global ones (`only`: instead of them) for the ops that any of the selectors takes in."""
+    """Rules that go before the global ones (`only`: instead of them) for the ops that any of the selectors takes in.
+
+    `recompute` says whether their values are computed again in the backward pass, `selective` those of attention only.
+    """
 
     at: tuple[Selector, ...]
     layout: tuple[LayoutRule, ...] = ()
     only: bool = False
+    recompute: Recompute | None = None
     why: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -179,6 +185,25 @@ class OpRule:
 
 
 @dataclass(frozen=True)
+class Pipeline:
+    """Stages along a mesh axis. `stages` are the parts of the model in their order, or None: balanced by their cost.
+
+    `virtual` is the number of stages on each rank, `schedule` a name or the path of a file in torch's form, and
+    `spans` the place of each word.
+    """
+
+    axis: str
+    layers: Selector
+    stages: tuple[tuple[Selector, ...], ...] | None
+    virtual: int
+    schedule: str
+    microbatches: int
+    tied: Tied = "allreduce"
+    span: Span = field(default=NOWHERE, compare=False)
+    spans: Mapping[str, Span] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
 class Spec:
     """A whole spec. `layout` and `regions` are in file order, and order is priority."""
 
@@ -192,6 +217,7 @@ class Spec:
     uneven: Uneven = Uneven()
     strict: bool = True
     expect: Expect | None = None
+    pipeline: Pipeline | None = None
     numerics: Numerics = Numerics()
     ops: Mapping[str, OpRule] = field(default_factory=dict)
     outputs: Mapping[str, Whole] = field(default_factory=dict)

@@ -222,9 +222,13 @@ def _parse_path(text: str, span: Span) -> tuple[Step, ...]:
 
 
 def _parse_pick(text: str, span: Span) -> list[Step]:
+    if text == "[*]":
+        return [Pick(None, None, ranged=True)]
     match = _PICK.fullmatch(text)
     if match is None or text == "[]":
-        raise _wrong(span, f"`{text}` is no index", why="an index counts children as in Python: [0], [-1], [0:4], [4:]")
+        raise _wrong(
+            span, f"`{text}` is no index", why="an index counts children as in Python: [0], [-1], [0:4], [4:], [*]"
+        )
     start, stop = (int(match[side]) if match[side] else None for side in ("start", "stop"))
     return [Pick(start, stop, ranged=match["colon"] is not None)]
 

@@ -13,6 +13,7 @@ import pytest
 from graphpar.errors import Diagnostic, GraphparError, Note, render_all
 from graphpar.language import Spec, load_spec, parse_spec
 from graphpar.language.check import check_names, unused_rule
+from graphpar.language.check_pipeline import too_many_stages
 from graphpar.language.divide import needs_two_axes, not_divisible
 from graphpar.language.mesh import check_world, resolve_rest
 from graphpar.language.unmatched import ModelNames
@@ -55,12 +56,19 @@ def uneven_cuts(spec: Spec) -> tuple[Diagnostic, ...]:
     )
 
 
+def stages_per_rank(spec: Spec) -> int:
+    return spec.pipeline.virtual if spec.pipeline else 1
+
+
 # What a later phase makes of a spec that has nothing wrong on its own.
 PHASES = {
     "needs-two-axes": lambda spec: (needs_two_axes(spec.layout[0], 2, 16, 8), needs_two_axes(spec.layout[0], 2, 6, 8)),
     "not-divisible": uneven_cuts,
     "unused-rule": lambda spec: (
         unused_rule(spec.layout[1], "all 48 ops that have d_head also have heads", spec.layout[0]),
+    ),
+    "too-many-stages": lambda spec: too_many_stages(
+        spec, ranks := spec.mesh.sizes()["pp"], ranks * stages_per_rank(spec), 12
     ),
     "world-size": lambda spec: check_world(spec.mesh, 8),
     "world-unknown": lambda spec: resolve_rest(spec.mesh, None),

@@ -120,7 +120,7 @@ def test_any_yaml_reader_reads_the_eight_specs_as_they_are_meant(path):
         assert isinstance(name, str)
         assert isinstance(target, str) or all(isinstance(axis, str) for axis in target)
     assert all(isinstance(region["at"], str) for region in loaded.get("regions", []))
-    if {"store", "context", "moe", "pipeline"} & set(loaded):
+    if {"store", "context", "moe"} & set(loaded):
         assert codes(text) == {"not-available"}
     else:
         assert [rule.name for rule in parse_spec(text).layout] == [name for rule in loaded["layout"] for name in rule]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphpar.builds.specs import with_ranks
 from graphpar.errors import GraphparError
 from graphpar.language import parse_spec
 from graphpar.language.divide import divisors, factorisation, needs_two_axes, not_divisible
@@ -76,3 +77,12 @@ def test_heads_that_fit_one_axis_otherwise_say_so():
     assert needs_two_axes(LayoutRule("heads", ("tp",)), 1, 8, 8).fix == "- q_group: tp"
     assert needs_two_axes(LayoutRule("heads", ("tp",)), 1, 3, 2).fix == "- heads: none"
     assert needs_two_axes(LayoutRule("heads", ("tp",)), 2, 6, 8).fix == "tp: 2"
+
+
+def test_a_pipeline_is_measured_once_its_ranks_are_known():
+    words = "pipeline: {axis: pp, schedule: interleaved, microbatches: 6}"
+    spec = parse_spec(f"version: 1\nmesh: {{pp: rest, tp: 2}}\nlayout: []\n{words}\n")
+    assert with_ranks(spec, 4).mesh.sizes() == {"pp": 2, "tp": 2}
+    with pytest.raises(GraphparError) as caught:
+        with_ranks(spec, 8)
+    assert [d.code for d in caught.value.diagnostics] == ["bad-microbatches"]
