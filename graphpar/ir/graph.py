@@ -84,10 +84,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A module list whose members run one after another: `kinds[i]` is the body that iteration i runs."""
+    """A module list whose members run one after another: `kinds[i]` is the body that iteration i runs.
+
+    A stage of a pipeline runs a part of the list: `first` is the index of its first member.
+    """
 
     path: str
     kinds: tuple[int, ...]
+    first: int | None = None
 
     def part(self, kind: int) -> str:
         """The path component that stands for every member of one kind: `*`, or `*0`, `*1` when bodies differ."""
@@ -95,7 +99,7 @@ class Loop:
 
     def members(self, part: str) -> tuple[int, ...]:
         """The indices of the members that `part` stands for."""
-        return tuple(i for i, kind in enumerate(self.kinds) if self.part(kind) == part)
+        return tuple(i for i, kind in enumerate(self.kinds, self.first or 0) if self.part(kind) == part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,7 @@ class Graph:
     loops: Mapping[str, Loop] = field(default_factory=dict[str, Loop])
     modules: Mapping[str, Module] = field(default_factory=dict[str, Module])
     tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    recomputed: Mapping[str, bool | str] = field(default_factory=dict[str, "bool | str"])  # paths of bodies
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
@@ -216,6 +221,16 @@ def with_outputs(graph: Graph, order: Iterable[Node], outputs: tuple[Node, ...])
         if node in needed or node.op == "input":
             _place(node, placed)
     return replace(graph, nodes=tuple(placed), outputs=outputs)
+
+
+def depending(graph: Graph, first: Callable[[Node], bool], through: Callable[[Node], bool] | None = None) -> set[Node]:
+    """Some nodes and every node that depends on one of them, as far as `through` lets it pass."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        passes = through is None or through(node)
+        if first(node) or (passes and not found.isdisjoint(node.operands)):
+            found.add(node)
+    return found
 
 
 def reachable(outputs: Iterable[Node]) -> set[Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from graphpar.ir.graph import Graph, Loop, Node, with_outputs
@@ -36,7 +36,7 @@ def _split(graph: Graph, path: str, spec: Spec) -> Graph:
     numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
     if len(numbers) == len(set(loop.kinds)):
         return graph
-    return _rewrite(graph, loop, Loop(path, tuple(numbers[k] for k in keys)), [kind for kind, _ in numbers])
+    return with_bodies(graph, loop, Loop(path, tuple(numbers[k] for k in keys)), [kind for kind, _ in numbers])
 
 
 def _regions(graph: Graph, loop: Loop, index: int, spec: Spec) -> tuple[object, ...]:
@@ -63,7 +63,7 @@ def _path(node: Node) -> str:
     return node.attrs["name"] if node.op in ("parameter", "buffer") else node.origin.module
 
 
-def _rewrite(graph: Graph, old: Loop, new: Loop, origins: Sequence[int]) -> Graph:
+def with_bodies(graph: Graph, old: Loop, new: Loop, origins: Sequence[int]) -> Graph:
     """Copy the body of each old kind for every new kind that comes from it."""
     loops = {**graph.loops, old.path: new}
     made: list[Node] = []
@@ -82,7 +82,19 @@ def _rewrite(graph: Graph, old: Loop, new: Loop, origins: Sequence[int]) -> Grap
                 inner[kind][node] = replace(renamed, args=args)
                 made.append(inner[kind][node])
     outputs = tuple(outer[o] for o in graph.outputs)
-    return with_outputs(replace(graph, loops=loops), made, outputs)
+    again = {name: how for path, how in graph.recomputed.items() for name in _names(path, old, new, origins)}
+    return with_outputs(replace(graph, loops=loops, recomputed=again), made, outputs)
+
+
+def _names(path: str, old: Loop, new: Loop, origins: Sequence[int]) -> Iterator[str]:
+    """What the bodies are called that come from a path."""
+    parts = {f"{old.path}.{old.part(kind)}": kind for kind in old.kinds}
+    head = next((p for p in parts if path == p or path.startswith(f"{p}.")), None)
+    if head is None:
+        yield path
+    else:
+        kinds = [kind for kind, origin in enumerate(origins) if origin == parts[head]]
+        yield from (f"{new.path}.{new.part(kind)}{path[len(head) :]}" for kind in kinds)
 
 
 def _outer(

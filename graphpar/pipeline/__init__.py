@@ -1,0 +1,1 @@
+"""Pipelines: which stage computes which microbatch when."""
