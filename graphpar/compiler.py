@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,28 @@ from graphpar import __version__, library
 from graphpar.capture.capture import SEQ, Captured, Signature, capture
 from graphpar.codegen import loss as losses
 from graphpar.codegen.module import module
+from graphpar.codegen.parts import Part
 from graphpar.codegen.plan import digest, plan
 from graphpar.codegen.program import Program
+from graphpar.codegen.stages import add_pipeline, in_stages, pipelined
 from graphpar.codegen.train import train_program
 from graphpar.codegen.tree import build, owners
 from graphpar.errors import Diagnostic, GraphparError, Span, raise_if_any
 from graphpar.ir import verify
 from graphpar.ir.graph import Graph
 from graphpar.language.dump import dump_spec
+from graphpar.language.schedules import SCHEDULES
 from graphpar.language.schema import Spec
 from graphpar.names.declared import Declared
 from graphpar.names.named import Named, name
+from graphpar.pipeline.check import check_stages
+from graphpar.pipeline.cut import cut
+from graphpar.pipeline.cutting import Cutting, resolve
+from graphpar.pipeline.file import spell_order
 from graphpar.place.check import check_named, check_placed
 from graphpar.place.layout import Layout, cut_loops
 from graphpar.place.place import Placed, place
+from graphpar.place.recompute import mark_recomputed
 
 BEFORE = ("positions", "broadcast", "canonical")
 AFTER = ("hoist",)
@@ -44,6 +52,7 @@ class Build:
     named: Named
     placed: Placed
     program: Program
+    cutting: Cutting | None = None
 
     def write(self, folder: Path) -> None:
         """Write every file into `folder`, which is made if need be."""
@@ -98,27 +107,48 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
     graph = simplify(captured.graph, (*BEFORE, *own_passes(folders)), folders)
     named = name(cut_loops(graph, spec), Declared.of(spec))
     raise_if_any(check_named(named, spec))
+    named = replace(named, graph=mark_recomputed(named.graph, spec))
+    cutting = resolve(spec, named.graph) if spec.pipeline else None
     layout = Layout(spec, named, spec.mesh.sizes())
     placed = place(layout)
     raise_if_any(check_placed(placed))
     graph = losses.divide_by_count(simplify(placed.graph, AFTER, folders))
     program = Program(graph, layout.mesh, layout.order, graph.users(), spec.numerics.rng == "exact")
-    root = build(graph, owners(named.graph))
+    whole = Part(build(graph, owners(named.graph)), program)
     found = losses.labels(graph)
     extra = losses.count_method(graph, program, found) if found else []
     source = {**source, "graphpar": __version__, "spec": digest(dump_spec(spec))}
-    document = plan(graph, root, program, named, spec, found, source)
+    document = plan(graph, whole.root, program, named, spec, found, source)
     document["max_seq"] = _longest([document["max_seq"], *(a.condition for a in captured.assumptions)])
-    text, lines = module(root, program, _header(document, source), extra=extra)
-    document["lines"] = lines
+    header = _header(document, source, cutting)
+    if cutting:
+        stages = cut(graph, cutting.path, cutting.layers, cutting.modules)
+        raise_if_any(check_stages(stages, cutting, spec, adds_up=document["adds_up"]))
+        made = pipelined(stages, program, cutting)
+        text = in_stages(made, document["class"], header, extra)
+        add_pipeline(document, made, text.roots)
+    else:
+        text = module([whole], header, extra=extra)
+    document["lines"] = text.sources
     files = {
-        "model.py": text,
-        "train.py": train_program(document["class"], layout.mesh, counted=document["count"]),
+        "model.py": text.text,
+        "train.py": train_program(
+            document["class"], layout.mesh, counted=document["count"], pipeline=cutting is not None
+        ),
         "plan.json": json.dumps(document, indent=1) + "\n",
         "init.json": json.dumps(captured.built.tape) + "\n",
-        "spec.yaml": dump_spec(spec),
+        "spec.yaml": dump_spec(_with_own_schedule(spec)),
+        **({"schedule.csv": spell_order(cutting.order)} if cutting else {}),
     }
-    return Build(files, document, named, placed, program)
+    return Build(files, document, named, placed, program, cutting)
+
+
+def _with_own_schedule(spec: Spec) -> Spec:
+    """The spec of the build: a schedule from a file is a file of the build."""
+    pipeline = spec.pipeline
+    if pipeline is None or pipeline.schedule in SCHEDULES:
+        return spec
+    return replace(spec, pipeline=replace(pipeline, schedule="schedule.csv"))
 
 
 def _longest(bounds: Sequence[Any]) -> int | None:
@@ -143,7 +173,7 @@ def _limit(condition: sympy.Basic) -> int | None:
     return least
 
 
-def _header(document: Mapping[str, Any], source: Mapping[str, Any]) -> str:
+def _header(document: Mapping[str, Any], source: Mapping[str, Any], cutting: Cutting | None) -> str:
     mesh = " x ".join(f"{a}={n}" for a, n in document["mesh"].items())
     ranks = _product(document["mesh"].values())
     parameters = list(document["parameters"].values())
@@ -151,16 +181,22 @@ def _header(document: Mapping[str, Any], source: Mapping[str, Any]) -> str:
     share = 100 * _total(cut) / max(_total(parameters), 1)
     dims = "  ".join(f"{word} {size}" for word, size in document["dims"].items() if size is not None)
     title = f"{document['class']} on mesh {mesh} ({ranks} ranks), written by graphpar from"
+    stages = f"\n    stages   {_stages(cutting)}" if cutting else ""
     return f'''"""{title} {source["model"]} and {source["spec_file"]}.
 
     layout   {"  ".join(document["layout"])}
     sizes    {dims}
     reading  `seq@tp` is this rank's part of seq; `partial(tp)` is a sum still to be taken over tp
-    sharded  {len(cut)} of {len(parameters)} parameters, {share:.0f} % of the elements
+    sharded  {len(cut)} of {len(parameters)} parameters, {share:.0f} % of the elements{stages}
 
 The same text runs on every rank. Parameters have the names of the source model. Yours to read, run and edit.
 """
 '''
+
+
+def _stages(cutting: Cutting) -> str:
+    layers = " | ".join(f"{r.start}:{r.stop}" for r in cutting.layers)
+    return f"{cutting.path} {layers} along {cutting.axis}, {cutting.schedule}, {cutting.microbatches} microbatches"
 
 
 def _total(parameters: Sequence[Mapping[str, Any]]) -> int:

@@ -12,6 +12,7 @@ from graphpar.builds.folder import check_folder, write_folder
 from graphpar.builds.specs import read_spec, with_ranks
 from graphpar.builds.standalone import with_runtime
 from graphpar.check.check import check_program
+from graphpar.check.schedule import check_schedule
 from graphpar.errors import Diagnostic, GraphparError, raise_if_any
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def make(
     record = {**source.record(folder), "spec_file": Path(read.path).name}
     build = compile_captured(captured, read, record, folders)
     unproven = proven(build)
-    summary = summarize(build.plan, build.placed, read, (*source.said, *assumed(captured), *unproven), folder)
+    said = (*source.said, *assumed(captured), *unproven)
+    summary = summarize(build.plan, build.placed, read, said, folder, build.cutting)
     if read.expect is not None:
         lines = len(build.files["model.py"].splitlines())
         raise_if_any(over_budget(read.expect, summary.traffic, summary.memory, lines))
@@ -67,9 +69,10 @@ def proven(build: Build) -> list[str]:
     Raises GraphparError if the text is wrong: nothing that was compiled is trusted for having been compiled.
     """
     findings = check_program(build.files["model.py"], build.plan)
-    wrong = [finding for finding in findings if finding.followed]
-    if wrong:
-        why = tuple(f"model.py:{f.line}: {f.message}" for f in wrong)
+    why = tuple(f"model.py:{f.line}: {f.message}" for f in findings if f.followed)
+    ordered = check_schedule(build.files.get("schedule.csv", ""), build.plan)
+    why += tuple(f"schedule.csv:{f.line}: {f.message}" for f in ordered)
+    if why:
         message = "the program that graphpar made of this model is wrong: a mistake of graphpar, and nothing is written"
         raise GraphparError(Diagnostic("wrong-program", None, message, why=why, kind="check"))
     return [f"not checked from the text, model.py:{f.line}: {f.message}" for f in findings]

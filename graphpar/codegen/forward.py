@@ -12,27 +12,33 @@ from graphpar.codegen.express import write
 from graphpar.codegen.expression import Text
 from graphpar.codegen.local import Cuts, blocks, symbols
 from graphpar.codegen.program import Forward, Line, Program
-from graphpar.codegen.tree import Body, Call, Item, LoopCall, Statement, reads
+from graphpar.codegen.tree import Again, Body, Call, Item, LoopCall, Statement, reads
 from graphpar.codegen.variables import Variables, wishes
 from graphpar.ir.graph import Node, Size, plain
 
+AGAIN = "recompute"  # of the mesh: runs a function, and runs it again in the backward pass
+CORE = "core"  # the method with the part of attention that is run again
+WHOLE = "compute"  # the method with all that a module does, where that is run again
 _OWN_LINE = frozenset(
     {"linear", "sdpa", "embedding", "layer_norm", "rms_norm", "cross_entropy", "dropout", "matmul", "softmax", "arange"}
 )
 _SHAPES = frozenset({"reshape", "permute", "unsqueeze", "expand", "slice", "select", "cast", "upcast"})
 
 
-def forward(body: Body, program: Program, callee: Callable[[Body], str]) -> Forward:
-    """Write the forward method of a body. `callee` gives the attribute path of a child, such as `attn` or `mlp[1]`."""
-    return _Writer(body, program, callee).run()
+def forward(body: Body, program: Program, callee: Callable[[Body], str], beside: Forward | None = None) -> Forward:
+    """Write the forward method of a body. `callee` gives the attribute path of a child, such as `attn` or `mlp[1]`.
+
+    A method written `beside` another one shares the attributes of their class with it.
+    """
+    return _Writer(body, program, callee, beside).run()
 
 
 class _Writer:
-    def __init__(self, body: Body, program: Program, callee: Callable[[Body], str]) -> None:
+    def __init__(self, body: Body, program: Program, callee: Callable[[Body], str], beside: Forward | None) -> None:
         self.body = body
         self.program = program
         self.callee = callee
-        self.result = Forward([], [])
+        self.result = Forward([], [], beside.axes, beside.streams, beside.imports) if beside else Forward([], [])
         self.items = body.items
         self.statement_of = {i.node: k for k, i in enumerate(self.items) if isinstance(i, Statement)}
         self.nested = self._nested()
@@ -129,7 +135,9 @@ class _Writer:
                 case Statement(node):
                     self._statement(node)
                 case Call():
-                    self._call(item)
+                    self._call(item, f"self.{self.callee(item.body)}(")
+                case Again():
+                    self._call(item, f"self.{AGAIN}(self.{CORE}, ")
                 case LoopCall():
                     self._loop(item)
         self._return()
@@ -177,13 +185,14 @@ class _Writer:
             shapes = dict.fromkeys(self.program.shape(m) for m in members)
             self.result.lines.append(Line(f"{', '.join(names)} = {text}", ", ".join(shapes)))
 
-    def _call(self, item: Call) -> None:
+    def _call(self, item: Call | Again, head: str) -> None:
         args = ", ".join(self.operand(v).text for v in item.body.inputs)
         names = [self.variables.give(v, self._wishes(v), self.now) for v in item.body.outputs]
         self.result.lines.append(
             Line(
-                f"{', '.join(names)} = self.{self.callee(item.body)}({args})",
+                f"{', '.join(names)} = {head}{args})",
                 ", ".join(self.program.shape(v) for v in item.body.outputs),
+                "computed again in backward" if isinstance(item, Again) else "",
             )
         )
 
@@ -200,7 +209,8 @@ class _Writer:
         args = ", ".join([*carried, *(self.operand(v).text for v in others)])
         parts = item.loop.path.removeprefix(f"{self.body.path}." if self.body.path else "")
         word = _member(parts.rpartition(".")[2])
-        self.result.lines.append(Line(f"for {word} in self.{parts}:"))
+        members = parts if item.loop.first is None else f"{parts}.values()"
+        self.result.lines.append(Line(f"for {word} in self.{members}:"))
         self.result.lines.append(
             Line(
                 f"{', '.join(carried)} = {word}({args})",

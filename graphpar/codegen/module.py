@@ -3,52 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphpar.codegen.forward import attribute, forward
+from graphpar.codegen.classes import Class
+from graphpar.codegen.forward import AGAIN, CORE, WHOLE, attribute, forward
 from graphpar.codegen.layout import columns, origins
+from graphpar.codegen.members import as_slice, members, members_of_stage
+from graphpar.codegen.parts import Part
 from graphpar.codegen.program import Forward, Line, Program
-from graphpar.codegen.tree import Body, Call, LoopCall
+from graphpar.codegen.tree import Again, Body, Call, LoopCall
 from graphpar.errors import Diagnostic, GraphparError, Span
-from graphpar.ir.graph import Loop, Node, Origin, Tensor, plain
+from graphpar.ir.graph import Loop, Node, Tensor, plain
 
 
-@dataclass
-class Class:
-    """One class to be written: the paths it stands for and its text without the name."""
+@dataclass(frozen=True)
+class Text:
+    """A written model.py: its lines' places in the source, and the class of each part's root."""
 
-    name: str
-    source: str
-    paths: list[str]
-    lines: list[str]
-    imports: set[str]
-    origins: list[Origin | None]
-
-    def text(self) -> list[str]:
-        """Its lines, the head included."""
-        doc = [f'    """{", ".join(self.paths)}"""', ""] if self.paths else []
-        return [f"class {self.name}(nn.Module):", *doc, *self.lines]
-
-    def sources(self) -> list[Origin | None]:
-        """For each of its lines, where in the source it comes from."""
-        return [None] * (len(self.text()) - len(self.lines)) + self.origins
+    text: str
+    sources: dict[str, dict[str, Any]]
+    roots: tuple[str, ...]
 
 
 def module(
-    root: Body, program: Program, header: str, *, runtime: str = "graphpar.runtime", extra: Sequence[str] = ()
-) -> tuple[str, dict[str, dict[str, Any]]]:
+    parts: Sequence[Part],
+    header: str,
+    *,
+    runtime: str = "graphpar.runtime",
+    extra: Sequence[str] = (),
+    closing: Callable[[Sequence[str]], Class] | None = None,
+) -> Text:
     """The text of model.py, and for each line of a forward method where in the source it comes from.
 
-    `extra` are the lines of further methods of the model's class.
+    `extra` are the lines of further methods of the model's class; `closing`, given the classes of the parts, makes
+    one that stands behind them.
     """
-    writer = _Module(program, list(extra))
-    writer.write(root)
-    body = "\n".join(line for c in writer.order for line in ["", "", *c.text()])
-    names = sorted({"Mesh"} | writer.imports(), key=lambda n: (not n[0].isupper(), n))
+    classes: dict[str, Class] = {}
+    roots: list[Class] = []
+    for part in parts:
+        roots.append(_Module(part, list(extra), classes).write(part.root))
+    order = [*classes.values(), *([closing([c.name for c in roots])] if closing else [])]
+    body = "\n".join(line for c in order for line in ["", "", *c.text()])
+    needed = {"Mesh"} | {name for c in order for name in c.imports}
+    names = sorted(needed, key=lambda n: (not n[0].isupper(), n))
     head = f"{header}\n{_imports(body, names, runtime)}\n"
-    return f"{head}{body}\n", _sources(writer.order, head.count("\n"))
+    return Text(f"{head}{body}\n", _sources(order, head.count("\n")), tuple(c.name for c in roots))
 
 
 def _sources(classes: Sequence[Class], before: int) -> dict[str, dict[str, Any]]:
@@ -74,39 +75,43 @@ def _imports(text: str, names: Sequence[str], runtime: str) -> str:
 
 
 class _Module:
-    def __init__(self, program: Program, extra: list[str]) -> None:
-        self.program = program
-        self.graph = program.graph
+    """The classes of one part; those that other parts have as well are written once."""
+
+    def __init__(self, part: Part, extra: list[str], classes: dict[str, Class]) -> None:
+        self.part = part
+        self.program = part.program
+        self.graph = part.program.graph
         self.extra = extra
-        self.classes: dict[str, Class] = {}
+        self.classes = classes
         self.by_path: dict[str, Class] = {}
-        self.bodies: dict[str, Body] = {}
-        self.order: list[Class] = []
 
     # ------------------------------------------------------------ classes
 
     def write(self, body: Body) -> Class:
         """Write the classes below a body, then its own; equal texts are one class."""
-        self.bodies[body.path] = body
         for item in body.items:
             for child in [item.body] if isinstance(item, Call) else item.bodies if isinstance(item, LoopCall) else []:
                 self.write(child)
         made = forward(body, self.program, lambda child: attribute(child.path, body.path))
+        methods = self.methods(body, made)
         init, imports = self.init(body, made)
-        method, places = self.method(body, made)
+        method = [line for m in methods for line in ["", *columns(m)]][1:]
+        places = [place for m in methods for place in [None, *origins(m)]][1:]
         more = ["", *self.extra] if body.path == "" and self.extra else []
         lines = [*init, "", *method, *more]
         places = [None] * (len(init) + 1) + places + [None] * len(more)
         module = self.graph.modules[self.graph.members(body.path)[0]]
         shapes = [*map(self.program.shape, body.inputs), *more]
-        key = _same_but_for_names(module.cls, init, made, shapes)
+        cls = module.cls + self.part.suffix if self.part.is_around(body.path) else module.cls
+        key = _same_but_for_names(cls, init, made, [*shapes, *(m[0].code for m in methods[1:])])
         if key not in self.classes:
-            name = self.name_for(module.cls, body.path)
-            self.classes[key] = Class(name, module.cls, [], lines, imports | made.imports, places)
-            self.order.append(self.classes[key])
+            name = self.name_for(cls, body.path)
+            self.classes[key] = Class(name, cls, [], lines, (imports | made.imports) - {AGAIN}, places)
         found = self.classes[key]
         spelled = self.spelled(plain(body.path))
-        if body.path and spelled not in found.paths:
+        if self.part.is_around(body.path):
+            found.stages.append(self.part.number)
+        if spelled and spelled not in found.paths:
             found.paths.append(spelled)
         if self.by_path.setdefault(plain(body.path), found) is not found:
             raise GraphparError(_calls_differ(plain(body.path), made))
@@ -114,11 +119,11 @@ class _Module:
         return found
 
     def name_for(self, cls: str, path: str) -> str:
-        taken = {c.name for c in self.order}
+        taken = {c.name for c in self.classes.values()}
         if cls not in taken:
             return cls
         last = plain(path).rpartition(".")[2]
-        wishes = [] if last.startswith("*") or last.isdigit() else [_camel(last)]
+        wishes = [_camel(last)] if last.isidentifier() and not self.part.is_around(path) else []
         return next(
             n for n in [*wishes, *(f"{cls}{letter}" for letter in "BCDEFGHIJKLMNOPQRSTUVWXYZ")] if n not in taken
         )
@@ -129,43 +134,52 @@ class _Module:
             for part in {loop.part(k) for k in loop.kinds}:
                 head = f"{loop.path}.{part}"
                 if part != "*" and (path == head or path.startswith(f"{head}.")):
-                    return f"{loop.path}{_slice(loop.members(part), len(loop.kinds))}{path[len(head) :]}"
+                    count = len(loop.kinds) if loop.first is None else None  # a stage has a part of the list
+                    return f"{loop.path}{as_slice(loop.members(part), count)}{path[len(head) :]}"
         return path
-
-    def imports(self) -> set[str]:
-        return {name for c in self.order for name in c.imports}
 
     # ------------------------------------------------------------ methods
 
-    def method(self, body: Body, made: Forward) -> tuple[list[str], list[Origin | None]]:
+    def methods(self, body: Body, made: Forward) -> list[list[Line]]:
+        """The lines of `forward`, and of what it runs again in the backward pass."""
+        parts = [i.body for i in body.items if isinstance(i, Again)]
+        cores = [(part, forward(part, self.program, lambda child: child.path, made)) for part in parts]
+        if cores or self.is_run_again(body):
+            made.imports.add(AGAIN)
+        found = [self.method(name, part, core) for name, (part, core) in zip([CORE], cores, strict=False)]
+        if not self.is_run_again(body):
+            return [self.method("forward", body, made), *found]
+        call = f"return self.{AGAIN}(self.{WHOLE}, {', '.join(made.arguments)})"
+        line = Line(call, ", ".join(map(self.program.shape, body.outputs)), "computed again in backward")
+        return [[self.head("forward", body, made), line], self.method(WHOLE, body, made), *found]
+
+    def is_run_again(self, body: Body) -> bool:
+        return self.graph.recomputed.get(plain(body.path)) is True
+
+    def method(self, name: str, body: Body, made: Forward) -> list[Line]:
+        return [self.head(name, body, made), *made.lines]
+
+    def head(self, name: str, body: Body, made: Forward) -> Line:
         arguments = ", ".join(["self", *(f"{a}: Tensor" for a in made.arguments)])
-        head = Line(
-            f"def forward({arguments}) -> {made.result}:", ", ".join(map(self.program.shape, body.inputs)), indent=1
-        )
-        return columns([head, *made.lines]), origins([head, *made.lines])
+        shapes = ", ".join(map(self.program.shape, body.inputs))
+        return Line(f"def {name}({arguments}) -> {made.result}:", shapes, indent=1)
 
     def init(self, body: Body, made: Forward) -> tuple[list[str], set[str]]:
-        lines = [Line("def __init__(self, mesh: Mesh) -> None:", indent=1), Line("super().__init__()")]
+        given = ", layers: range" if self.part.is_given_layers(body.path) else ""
+        lines = [Line(f"def __init__(self, mesh: Mesh{given}) -> None:", indent=1), Line("super().__init__()")]
         for attr, names in made.axes.items():
             lines.append(Line(f"self.{attr} = mesh[{', '.join(repr(n) for n in names)}]".replace("'", '"')))
         for attr, names in made.streams.items():
             lines.append(Line(f"self.{attr} = mesh.random({', '.join(repr(n) for n in names)})".replace("'", '"')))
+        if AGAIN in made.imports:
+            lines.append(Line(f"self.{AGAIN} = mesh.{AGAIN}"))
         imports: set[str] = set()
         lines += _Members(self, body, imports).lines()
         return columns(lines), imports
 
     def loop_members(self, loop: Loop) -> str:
-        """The members of a loop as an expression whose length does not depend on how many there are."""
-        names = [self.by_path[f"{loop.path}.{loop.part(k)}"].name for k in range(len(set(loop.kinds)))]
-        if len(set(names)) == 1:
-            return f"nn.ModuleList({names[0]}(mesh) for _ in range({len(loop.kinds)}))"
-        period = _period(loop.kinds)
-        if len(period) < len(loop.kinds):
-            cycle = ", ".join(names[k] for k in period)
-            times = len(loop.kinds) // len(period)
-            return f"nn.ModuleList(block(mesh) for _ in range({times}) for block in ({cycle}))"
-        runs = " + ".join(f"[{names[k]}]" + (f" * {n}" if n > 1 else "") for k, n in _runs(loop.kinds))
-        return f"nn.ModuleList(block(mesh) for block in {runs})"
+        names = [self.by_path[f"{loop.path}.{loop.part(k)}"].name for k in loop.kinds]
+        return members_of_stage(names) if loop.first is not None else members(names)
 
 
 class _Members:
@@ -213,7 +227,8 @@ class _Members:
         if path in self.graph.loops:
             return [Line(f"{head}{self.owner.loop_members(self.graph.loops[path])}{tail}", indent=indent)]
         if path in self.owner.by_path:
-            return [Line(f"{head}{self.owner.by_path[path].name}(mesh){tail}", indent=indent)]
+            given = "mesh, layers" if self.owner.part.is_given_layers(path) else "mesh"
+            return [Line(f"{head}{self.owner.by_path[path].name}({given}){tail}", indent=indent)]
         return self.holder(path, head, tail, indent)
 
     def holder(self, path: str, head: str, tail: str, indent: int) -> list[Line]:
@@ -297,31 +312,3 @@ def _calls_differ(path: str, made: Forward) -> Diagnostic:
 
 def _camel(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
-
-
-def _slice(members: Sequence[int], count: int) -> str:
-    """Indices as a Python slice where they are one, such as [0::2], [3] or [1:11]."""
-    if len(members) == 1:
-        return f"[{members[0]}]"
-    step = members[1] - members[0]
-    if list(members) != list(range(members[0], members[-1] + 1, step)):
-        return str(list(members))
-    stop = "" if members[-1] + step >= count else str(members[-1] + 1)
-    return f"[{members[0]}:{stop}]" if step == 1 else f"[{members[0]}:{stop}:{step}]"
-
-
-def _period(kinds: Sequence[int]) -> Sequence[int]:
-    for length in range(1, len(kinds)):
-        if len(kinds) % length == 0 and list(kinds) == list(kinds[:length]) * (len(kinds) // length):
-            return kinds[:length]
-    return kinds
-
-
-def _runs(kinds: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for kind in kinds:
-        if found and found[-1][0] == kind:
-            found[-1] = (kind, found[-1][1] + 1)
-        else:
-            found.append((kind, 1))
-    return found

@@ -9,9 +9,9 @@ from typing import Any
 from graphpar.codegen.local import Cuts
 from graphpar.codegen.loss import COUNT, Labels, ignored, of_labels, plain_mean
 from graphpar.codegen.program import Program
-from graphpar.codegen.tree import Body, Call, LoopCall, Statement
+from graphpar.codegen.tree import Again, Body, Call, LoopCall, Statement
 from graphpar.ir.axes import Axis
-from graphpar.ir.graph import Graph, Node, Size, reachable
+from graphpar.ir.graph import Graph, Node, Size, plain, reachable
 from graphpar.ir.states import Shard
 from graphpar.language.schema import LayoutRule, Spec
 from graphpar.names.named import Named
@@ -50,6 +50,7 @@ def plan(
         "buffers": _tensors(graph, program, "buffer"),
         "unread": _unread(graph),
         "collectives": collectives(root, program),
+        "pipeline": None,
     }
 
 
@@ -168,7 +169,8 @@ def _whole(size: Size, parts: int) -> int:
 def collectives(root: Body, program: Program) -> list[dict[str, Any]]:
     """What runs forward, in order; a loop holds one list per kind. Backward runs in the opposite order.
 
-    Each entry names both directions: `forward` and `backward` are the kinds of collective, or null.
+    Each entry names both directions: `forward` and `backward` are the kinds of collective, or null. What is run again
+    in the backward pass, before its backward, is `again` in one list.
     """
     found: list[dict[str, Any]] = []
     for item in root.items:
@@ -177,11 +179,17 @@ def collectives(root: Body, program: Program) -> list[dict[str, Any]]:
                 found += _of(node, program)
             case Call(body):
                 found += collectives(body, program)
+            case Again(body):
+                found += _again(collectives(body, program))
             case LoopCall(loop, bodies):
                 inner = [collectives(body, program) for body in bodies]
                 if any(inner):
                     found.append({"loop": loop.path, "kinds": list(loop.kinds), "bodies": inner})
-    return found
+    return _again(found) if program.graph.recomputed.get(plain(root.path)) is True else found
+
+
+def _again(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"again": entries}] if entries else []
 
 
 def _of(node: Node, program: Program) -> list[dict[str, Any]]:
@@ -280,6 +288,23 @@ def flat(entries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         if "loop" in entry:
             for kind in entry["kinds"]:
                 found += flat(entry["bodies"][kind])
+        elif "again" in entry:
+            found += flat(entry["again"])
         else:
             found.append(entry)
+    return found
+
+
+def backward(entries: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """What runs in the backward pass, in order: the direction of each entry, `forward` where it is run again."""
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for entry in reversed(entries):
+        if "loop" in entry:
+            for kind in reversed(entry["kinds"]):
+                found += backward(entry["bodies"][kind])
+        elif "again" in entry:
+            found += [("forward", inner) for inner in flat(entry["again"])]
+            found += backward(entry["again"])
+        else:
+            found.append(("backward", entry))
     return found

@@ -14,21 +14,59 @@ _UNCOUNTED = {
     "model(**batch, count=count)": "model(**batch)",
 }
 
+# The stages of a pipeline run all microbatches of a step together, in the order of schedule.csv.
+_PIPELINE = {
+    "from contextlib import nullcontext\n": "",
+    "from graphpar.runtime.training import (\n": """from graphpar.runtime.pipeline import Pipeline, read_schedule
+from graphpar.runtime.training import (
+""",
+    "  # this rank's shards only, not yet filled": "  # this rank's stages only, not yet filled",
+    """    autocast = matmul_precision(settings.precision, mesh.device)
+""": """    autocast = matmul_precision(settings.precision, mesh.device)
+    pipeline = Pipeline(model, plan, mesh, read_schedule(HERE / "schedule.csv"), autocast)
+""",
+    """            loss = torch.zeros((), device=mesh.device)
+            for index, batch in enumerate(microbatches):
+                mesh.seed(settings.seed, step, index)  # dropout: the same masks in a resumed run
+                with autocast:
+                    share = model(**batch, count=count)  # this rank's summand of the loss
+                # Gradients add up over microbatches; sums over the mesh start while the last backward still runs.
+                with sums.last_microbatch() if batch is microbatches[-1] else nullcontext():
+                    share.backward()
+                loss += share.detach()
+            sums.finish()
+""": """            # Forward and backward of all microbatches, in the order of schedule.csv; every rank gets the loss.
+            loss = pipeline.step(microbatches, count, seed=settings.seed, step=step)
+            sums.finish()  # over the mesh, and of what stages share, over these
+""",
+    "plan, mesh, autocast))": "plan, mesh, autocast, pipeline))",
+}
+_PIPELINE_UNCOUNTED = {
+    part.replace("model(**batch, count=count)", "model(**batch)"): other.replace(
+        "microbatches, count,", "microbatches, None,"
+    )
+    for part, other in _PIPELINE.items()
+}
 
-def train_program(class_name: str, mesh: Mapping[str, int], *, counted: bool = True) -> str:
+
+def train_program(class_name: str, mesh: Mapping[str, int], *, counted: bool = True, pipeline: bool = False) -> str:
     """The text of train.py for the class `class_name` of the build's model.py.
 
-    `counted` says whether the model is given the number of labels that its loss is divided by.
+    `counted` says whether the model is given the number of labels that its loss is divided by, `pipeline` whether it
+    is in stages.
     """
     text = files("graphpar.codegen").joinpath("train.py.txt").read_text(encoding="utf-8")
-    template = Template(text if counted else _uncounted(text))
+    if not counted:
+        text = _changed(text, _UNCOUNTED)
+    if pipeline:
+        text = _changed(text, _PIPELINE if counted else _PIPELINE_UNCOUNTED)
     sizes = " x ".join(f"{axis}={size}" for axis, size in mesh.items())
-    return template.substitute(class_name=class_name, mesh=sizes, ranks=prod(mesh.values()))
+    return Template(text).substitute(class_name=class_name, mesh=sizes, ranks=prod(mesh.values()))
 
 
-def _uncounted(text: str) -> str:
-    for line, other in _UNCOUNTED.items():
-        if text.count(line) != 1:
-            raise AssertionError(f"train.py.txt has {text.count(line)} times {line!r}")
-        text = text.replace(line, other)
+def _changed(text: str, changes: Mapping[str, str]) -> str:
+    for part, other in changes.items():
+        if text.count(part) != 1:
+            raise AssertionError(f"train.py.txt has {text.count(part)} times {part!r}")
+        text = text.replace(part, other)
     return text

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from graphpar.ir.calls import entered, repeated
-from graphpar.ir.graph import Graph, Loop, Node, ancestors, body_path, plain
+from graphpar.ir.graph import Graph, Loop, Node, ancestors, body_path, depending, plain, reachable
+from graphpar.ir.quadratic import is_core
 
 LEAVES = frozenset({"parameter", "buffer", "input", "constant"})
 FREE_OF_CHARGE = frozenset({"reshape", "permute", "unsqueeze", "expand", "upcast", "loop_enter", "loop_leave"})
@@ -33,6 +34,13 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
+class Again:
+    """The core of attention, which is run again in the backward pass: a part of the body around it."""
+
+    body: Body
+
+
+@dataclass(frozen=True, eq=False)
 class LoopCall:
     """A loop over the members of a module list, one body per kind; carried values go in and come out by slot."""
 
@@ -42,7 +50,7 @@ class LoopCall:
     leaves: tuple[Node, ...]
 
 
-Item: TypeAlias = "Statement | Call | LoopCall"
+Item: TypeAlias = "Statement | Call | Again | LoopCall"
 
 
 @dataclass(eq=False)
@@ -60,7 +68,7 @@ class Body:
             match item:
                 case Statement():
                     yield item.node
-                case Call():
+                case Call() | Again():
                     yield from item.body.values()
                 case LoopCall():
                     yield from item.leaves
@@ -73,12 +81,13 @@ def owners(graph: Graph) -> dict[str, str]:
     counts: dict[str, int] = {}
     called = {p for n in graph.nodes for p in ancestors(n.origin.module)}
     for node in graph.nodes:
-        if node.op not in LEAVES | FREE_OF_CHARGE:
+        if node.op not in LEAVES | FREE_OF_CHARGE and "forward" not in node.attrs:
             for path in ancestors(node.origin.module):
                 counts[path] = counts.get(path, 0) + 1
     found: dict[str, str] = {"": ""}
     for path in sorted(called):
-        own = not _is_container(graph, path) and not _is_member(graph, path) and counts.get(path, 0) <= 1
+        small = counts.get(path, 0) <= 1 and path not in graph.recomputed
+        own = not _is_container(graph, path) and not _is_member(graph, path) and small
         written_here = path == "" or not (own or _is_container(graph, path))
         found[path] = path if written_here else found[path.rpartition(".")[0]]
     return found
@@ -142,18 +151,37 @@ class _Builder:
         self.homes = homes
         self.users = graph.users()
         self.order = {n: i for i, n in enumerate(graph.nodes)}
+        self.trained = depending(graph, lambda n: n.op == "parameter" or "received" in n.attrs)
 
     def body(self, path: str, outputs: list[Node]) -> Body:
         inside = [n for n in self.graph.nodes if self.within(n, path) and n.op not in LEAVES]
         groups: dict[str, list[Node]] = {}
         for node in inside:
             groups.setdefault(self.item_key(node, path), []).append(node)
-        items = [self.item(key, nodes) for key, nodes in groups.items()]
+        items = self.with_core([self.item(key, nodes) for key, nodes in groups.items()], path)
         body = Body(path, _sorted(items, self.order))
         known = set(inside)
         body.outputs = outputs
         body.inputs = self.inputs_of(inside, known, path)
         return body
+
+    def with_core(self, items: list[Item], path: str) -> list[Item]:
+        """The items of a body, with the core of its attention as one where that is to be run again."""
+        again = any(how == "selective" and self.below(plain(path), at) for at, how in self.graph.recomputed.items())
+        core = self.core([i.node for i in items if isinstance(i, Statement)]) if again else []
+        if not core:
+            return items
+        inside = set(core)
+        body = Body(path, [Statement(n) for n in core], self.inputs_of(core, inside, path), self.leaving(core))
+        return [*(i for i in items if not (isinstance(i, Statement) and i.node in inside)), Again(body)]
+
+    def core(self, nodes: list[Node]) -> list[Node]:
+        """The nodes with values for pairs of positions that have gradients, and whatever lies between two of them."""
+        core = {n for n in nodes if n in self.trained and is_core(n)}
+        ahead, behind = reachable(core), set(core)
+        for node in nodes:
+            behind |= {node} if behind.intersection(node.operands) else set()
+        return [n for n in nodes if n in behind and n in ahead]
 
     def within(self, node: Node, path: str) -> bool:
         place = self.place(node)
@@ -218,7 +246,10 @@ class _Builder:
         return LoopCall(loop, tuple(bodies), tuple(enters), tuple(leaves))
 
     def inputs_of(self, inside: list[Node], known: set[Node], path: str) -> list[Node]:
-        found: dict[Node, None] = {}
+        given = self.graph.inputs if path == "" else ()
+        found: dict[Node, None] = dict.fromkeys(
+            n for n in given if "received" in n.attrs
+        )  # also what is only passed on
         for node in inside:
             for operand in node.operands:
                 if operand not in known and not self.own(operand, path):
@@ -226,8 +257,10 @@ class _Builder:
         return sorted(found, key=self.rank)
 
     def rank(self, node: Node) -> tuple[int, int]:
-        """Carried values first, then others of the batch, then the rest, parameters last; each in program order."""
+        """What comes from the stage before first, then carried values, then others of the batch, parameters last."""
         batch = any(f.name == "batch" for a in node.named for f in a.factors)
+        if "received" in node.attrs:
+            return (-1, self.order[node])
         kind = 0 if node.op == "loop_enter" else 1 if batch else 3 if node.op in LEAVES - {"input"} else 2
         return (kind, self.order[node])
 
@@ -243,7 +276,7 @@ def reads(item: Item) -> list[Node]:
     match item:
         case Statement():
             return list(item.node.operands)
-        case Call():
+        case Call() | Again():
             return item.body.inputs
         case LoopCall():
             starts = [n.operands[0] for n in item.enters]
@@ -256,7 +289,7 @@ def makes(item: Item) -> list[Node]:
     match item:
         case Statement():
             return [item.node]
-        case Call():
+        case Call() | Again():
             return item.body.outputs
         case LoopCall():
             return list(item.leaves)

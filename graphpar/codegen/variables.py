@@ -29,7 +29,7 @@ _WORDS: Mapping[str, str] = {
 }
 # What a generated module imports or refers to.
 RESERVED = frozenset(
-    "self torch F nn mesh Tensor Mesh Parameters attention dropout upcast vocab_embedding vocab_cross_entropy "
+    "self torch F nn mesh Tensor Mesh Parameters Stages attention dropout upcast vocab_embedding vocab_cross_entropy "
     "split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max all_to_all "
     "grad_all_reduce reduce_scatter slice_ slice_partial first_only".split()
 )
@@ -75,6 +75,6 @@ def wishes(node: Node) -> list[str]:
     names = node.origin.names
     if node.op in ("piece", "segment", "select") and len(names) > 1 and len(names) > node.attrs["index"]:
         names = (names[node.attrs["index"]],)
-    if node.op in ("parameter", "buffer", "input"):
+    if node.op in ("parameter", "buffer", "input") and "received" not in node.attrs:
         names = (node.attrs["name"].rpartition(".")[2],)
     return list(names)

@@ -26,7 +26,10 @@ BUILDS = [
     ("nanogpt", "dp2xtp2+sp"),
     ("nanogpt", "tp2xd2"),
     ("interleaved_qkv", "dp2xtp2+sp"),
+    ("gpt2", "pp2xtp2+sp"),
+    ("gemma2", "pp2xtp2+sp"),
 ]
+PIPELINE = {"axis": "pp", "schedule": "interleaved", "microbatches": 4}
 
 
 def folder(model: str, layout: str) -> str:
@@ -37,4 +40,7 @@ def folder(model: str, layout: str) -> str:
 if __name__ == "__main__":
     logging.getLogger("transformers").setLevel(logging.ERROR)
     for model, layout in BUILDS:
-        compiled(model, spec(layout, MODELS[model]), Path(sys.argv[1]) / folder(model, layout))
+        document = spec(layout.removeprefix("pp2x"), MODELS[model])
+        if layout.startswith("pp2x"):
+            document = {**document, "mesh": {"pp": 2, **document["mesh"]}, "pipeline": PIPELINE}
+        compiled(model, document, Path(sys.argv[1]) / folder(model, layout))
