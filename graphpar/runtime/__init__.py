@@ -25,6 +25,7 @@ from graphpar.runtime.norms import all_finite, clip, gradient_norm
 from graphpar.runtime.parameters import Parameters
 from graphpar.runtime.random import Stream, attention, dropout, stream_seed
 from graphpar.runtime.simulate import simulate
+from graphpar.runtime.stages import Stages
 from graphpar.runtime.statistics import split_layer_norm, split_rms_norm, split_softmax
 from graphpar.runtime.vocab import vocab_cross_entropy, vocab_embedding
 
@@ -37,6 +38,7 @@ __all__ = [
     "Mesh",
     "MeshError",
     "Parameters",
+    "Stages",
     "Stream",
     "all_finite",
     "all_gather",

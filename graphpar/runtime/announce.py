@@ -15,11 +15,17 @@ def announce(model: nn.Module, plan: Plan, settings: Settings, mesh: Mesh) -> No
     whole = sum(_count(stored.shape) for stored in plan.parameters.values())
     here = sum(parameter.numel() for parameter in model.parameters())
     matmuls = "bfloat16" if settings.precision == "bf16" else "their own precision"
-    say(f"mesh {spelled(plan.mesh)} on {mesh.device.type}: {whole:,} parameters, {here:,} on each rank")
+    where = "on each rank" if plan.pipeline is None else "on rank 0"
+    say(f"mesh {spelled(plan.mesh)} on {mesh.device.type}: {whole:,} parameters, {here:,} {where}")
     say(
         f"{settings.steps} steps of {settings.batch} x {settings.seq} = {settings.tokens:,} tokens"
         f" in {settings.accumulate} microbatch{'es' if settings.accumulate > 1 else ''}"
     )
+    if plan.pipeline is not None:
+        stages = ", ".join(
+            f"{stage.layers.start}-{stage.layers.stop - 1}" for stage in plan.pipeline.stages if stage.layers
+        )
+        say(f"pipeline over {plan.pipeline.axis}, {plan.pipeline.schedule}: stages of layers {stages}")
     say(f"matmuls in {matmuls}; parameters, gradients and their sums in float32 or wider")
     say(f"AdamW: {DecayGroups.of(plan)}")
 

@@ -18,7 +18,7 @@ class Executed:
     """A collective that ran: shape and bytes are those of the operand as this rank handed it in."""
 
     phase: str  # forward, backward or step
-    kind: str  # all_reduce, all_reduce_max, all_gather, reduce_scatter, all_to_all or broadcast
+    kind: str  # all_reduce, all_reduce_max, all_gather, reduce_scatter, all_to_all, broadcast, send or recv
     axis: str  # the names of the mesh axes, outermost first
     shape: tuple[int, ...]
     bytes: int
@@ -80,6 +80,16 @@ class Axis:
         """The tensor of rank `source` of this axis."""
         self._note("broadcast", x)
         return self.comm.broadcast(x, source)
+
+    def send(self, x: Tensor, to: int) -> Handle:
+        """Start to send x, contiguous, to rank `to` of this axis."""
+        self._note("send", x)
+        return self.comm.send(x, to)
+
+    def receive(self, x: Tensor, source: int) -> Handle:
+        """Start to fill x, contiguous, with what rank `source` of this axis sends."""
+        self._note("recv", x)
+        return self.comm.receive(x, source)
 
     def barrier(self) -> None:
         """Return when every rank of the axis is here."""

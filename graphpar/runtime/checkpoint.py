@@ -67,8 +67,9 @@ class Checkpoints:
         with whole_file(unfinished / _file(self.mesh.rank)) as file:
             torch.save(self._state(), file)
         proofs = self._gather_proofs(unfinished / _file(self.mesh.rank))
+        moments = self._gather_moments()
         if self.mesh.rank == 0:
-            self._publish(unfinished, steps, proofs)
+            self._publish(unfinished, steps, proofs, moments)
         self.mesh.world.barrier()
 
     def resume(self) -> int:
@@ -105,13 +106,15 @@ class Checkpoints:
 
     def _state(self) -> dict[str, Any]:
         """This rank's part, by the source's names. Random numbers follow from (seed, step) and need no state."""
-        moments = {
+        held = {name: tensor.detach() for name, tensor in held_tensors(self.model, self.plan).items()}
+        return {"tensors": held, "moments": self._moments(), "rng": torch.get_rng_state()}
+
+    def _moments(self) -> dict[str, dict[str, Any]]:
+        return {
             name: dict(self.optimizer.state[parameter])
             for name, parameter in self.model.named_parameters()
             if parameter in self.optimizer.state
         }
-        held = {name: tensor.detach() for name, tensor in held_tensors(self.model, self.plan).items()}
-        return {"tensors": held, "moments": moments, "rng": torch.get_rng_state()}
 
     def _gather_proofs(self, path: Path) -> list[dict[str, Any]]:
         """Size and hash of every rank's file; that they arrive says that all files are written."""
@@ -120,14 +123,33 @@ class Checkpoints:
         rows = self.mesh.world.all_gather(proof.unsqueeze(0), 0).tolist()
         return [{"bytes": int.from_bytes(bytes(row[:8]), "little"), "sha256": bytes(row[8:]).hex()} for row in rows]
 
-    def _publish(self, unfinished: Path, steps: int, proofs: list[dict[str, Any]]) -> None:
+    def _owners(self) -> dict[str, list[int]]:
+        """Of a pipeline, which ranks hold each tensor."""
+        return {name: list(held.owners.coordinates) for name, held in self.plan.stored.items() if held.owners}
+
+    def _gather_moments(self) -> dict[str, list[str]]:
+        """What the optimizer keeps of each parameter: of a pipeline, of the parameters of all ranks."""
+        moments = {name: sorted(keys) for name, keys in self._moments().items()}
+        if self.plan.pipeline is None:
+            return moments
+        mine = torch.tensor(list(json.dumps(moments).encode()), dtype=torch.uint8, device=self.mesh.device)
+        length = torch.tensor(mine.numel(), device=self.mesh.device)
+        padding = int(self.mesh.world.all_reduce(length, "max")) - mine.numel()
+        padded = torch.nn.functional.pad(mine, (0, padding), value=ord(" "))
+        rows = self.mesh.world.all_gather(padded.unsqueeze(0), 0).tolist()
+        return {name: keys for row in rows for name, keys in json.loads(bytes(row)).items()}
+
+    def _publish(
+        self, unfinished: Path, steps: int, proofs: list[dict[str, Any]], moments: Mapping[str, list[str]]
+    ) -> None:
         manifest = {
             "version": _VERSION,
             "steps": steps,
             "mesh": dict(self.plan.mesh),
             "order": asdict(self.order),
             "tensors": {name: {"shape": held.shape, "dims": held.dims} for name, held in self.plan.stored.items()},
-            "moments": {name: sorted(keys) for name, keys in self._state()["moments"].items()},
+            "moments": moments,
+            "owners": self._owners(),
             "files": {_file(rank): proof for rank, proof in enumerate(proofs)},
         }
         with whole_file(unfinished / "manifest.json") as file:
@@ -173,6 +195,8 @@ class Checkpoints:
         if manifest["tensors"].keys() != self.plan.stored.keys():
             differing = sorted(manifest["tensors"].keys() ^ self.plan.stored.keys())
             raise UsageError(f"checkpoint {name} is of another model; they differ in {', '.join(differing[:8])}")
+        if manifest.get("owners", {}) != self._owners():
+            raise UsageError(f"checkpoint {name} is of other stages; start from its weights with --load")
         for key, now in asdict(self.order).items():
             if manifest["order"][key] != now:
                 raise UsageError(f"--{key} is {now}, but checkpoint {name} was written with {manifest['order'][key]}")
@@ -184,7 +208,8 @@ class Checkpoints:
             for name, tensor in held.items():
                 tensor.copy_(_entry(state["tensors"], name, path))
         parameters = dict(self.model.named_parameters())
-        for name, keys in manifest["moments"].items():
+        held_moments = {name: keys for name, keys in manifest["moments"].items() if name in parameters}
+        for name, keys in held_moments.items():
             saved = _entry(state["moments"], name, path)
             self.optimizer.state[parameters[name]] = {
                 key: _on_device(_entry(saved, key, path, of=name), parameters[name]) for key in keys

@@ -20,6 +20,7 @@ from torch.distributed.distributed_c10d import (
 )
 
 Reduction = Literal["sum", "max"]
+MESSAGE = 0x6770  # the tag of what `send` sends
 
 
 class Handle(Protocol):
@@ -63,6 +64,14 @@ class Communicator(Protocol):
         """The tensor of rank `source`; on the others x gives shape and dtype."""
         ...
 
+    def send(self, x: Tensor, to: int) -> Handle:
+        """Start to send x, contiguous, to rank `to`; x is left alone until the handle has been waited for."""
+        ...
+
+    def receive(self, x: Tensor, source: int) -> Handle:
+        """Start to fill x, contiguous, with what rank `source` sends: its k-th message meets the k-th `receive`."""
+        ...
+
     def barrier(self) -> None:
         """Return when every rank is here."""
 
@@ -104,6 +113,14 @@ class Alone:
         """X itself."""
         del source
         return x
+
+    def send(self, x: Tensor, to: int) -> Handle:
+        """There is no other rank: raises ValueError."""
+        raise ValueError(f"a group of one has no rank {to} to send to")
+
+    def receive(self, x: Tensor, source: int) -> Handle:
+        """There is no other rank: raises ValueError."""
+        raise ValueError(f"a group of one has no rank {source} to receive from")
 
     def barrier(self) -> None:
         """Return at once."""
@@ -200,6 +217,14 @@ class Group:
         _finish(self._group.broadcast([out], options))
         return out
 
+    def send(self, x: Tensor, to: int) -> Handle:
+        """Start to send x to rank `to`."""
+        return self._group.send([x], to, MESSAGE)
+
+    def receive(self, x: Tensor, source: int) -> Handle:
+        """Start to fill x with what rank `source` sends."""
+        return self._group.recv([x], source, MESSAGE)
+
     def barrier(self) -> None:
         """Return when every rank is here."""
         options = BarrierOptions()
@@ -209,7 +234,7 @@ class Group:
 
 SMALL = 128 << 10  # bytes; measured with 2 and 4 ranks on one host
 SMALL_PAIR = 1 << 20  # up to here one message is quicker than two of half the size
-OURS = 0x6772  # the tag of our messages
+OURS = 0x6772  # the tag of what collectives send
 
 
 class GlooGroup(Group):

@@ -8,10 +8,12 @@ from typing import TypeGuard
 import torch
 from torch import Tensor, nn
 
+from graphpar.runtime.axis import Axis
 from graphpar.runtime.buckets import BUCKET_BYTES, Gradient, buckets
 from graphpar.runtime.comm import Handle
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.parameters import spread
+from graphpar.runtime.stages import Stages
 
 
 class GradientSums:
@@ -27,6 +29,9 @@ class GradientSums:
     Buckets start in one fixed order, whichever gradient is ready first, and a gradient that is missing counts as zeros:
     what is communicated depends on the model alone. Sums are taken in float32 at least.
 
+    Of a pipeline, `finish` sums the gradients of what several ranks' stages share over these ranks as well. That comes
+    last, so that they all have the same bits, whatever else they hold.
+
     From the first step on, gradients lie in memory that later steps use again: copy one that is to be kept.
     """
 
@@ -35,9 +40,10 @@ class GradientSums:
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         gradients = [_gradient(name, p, mesh) for name, p in parameters.items()]
         self._buckets = [
-            _Bucket(mesh, group[0].axes, {gradient.name: parameters[gradient.name] for gradient in group})
+            _Bucket(mesh.axis(group[0].axes), {gradient.name: parameters[gradient.name] for gradient in group})
             for group in buckets(gradients, bucket_bytes)
         ]
+        self._shared = _shared(model, parameters, mesh) if isinstance(model, Stages) else []
         self._started = 0  # buckets
         self._watching = False
         for bucket in self._buckets[:-1]:  # the last is full when backward is over, which `finish` knows by itself
@@ -61,6 +67,10 @@ class GradientSums:
         for bucket in self._buckets:
             bucket.finish()
         self._started = 0
+        for bucket in self._shared:
+            with self._mesh.during("step"):
+                bucket.start()
+            bucket.finish()
 
     def _arrived(self, bucket: "_Bucket", name: str, parameter: Tensor) -> None:
         del parameter
@@ -85,11 +95,11 @@ class GradientSums:
 class _Bucket:
     """Gradients that are summed in one all-reduce: side by side, or where it is if there is only one."""
 
-    def __init__(self, mesh: Mesh, axes: tuple[str, ...], parameters: dict[str, nn.Parameter]) -> None:
+    def __init__(self, axis: Axis, parameters: dict[str, nn.Parameter]) -> None:
         self.parameters = parameters
         self.missing = set(parameters)
         self.handle: Handle | None = None
-        self._axis = mesh.axis(axes)
+        self._axis = axis
         self._narrow = {name: p.dtype for name, p in parameters.items() if p.dtype != sum_dtype(p.dtype)}
         self._flat: Tensor | None = None
         self._places: dict[str, Tensor] = {}  # parts of it
@@ -137,6 +147,22 @@ class _Bucket:
         self._flat = torch.empty(sum(sizes), dtype=dtype, device=parameters[0].device)
         for (name, parameter), part in zip(self.parameters.items(), self._flat.split(sizes), strict=True):
             self._places[name] = part.view(parameter.shape)
+
+
+def _shared(model: Stages, parameters: dict[str, nn.Parameter], mesh: Mesh) -> list[_Bucket]:
+    """What this rank shares with others, by who they are. Every rank comes here: process groups are made."""
+    by_owners: dict[tuple[int, ...], list[str]] = {}
+    for name, owners in model.shared.items():
+        by_owners.setdefault(owners, []).append(name)
+    found: list[_Bucket] = []
+    for owners, names in sorted(by_owners.items()):
+        axis = mesh.some(model.axis.name, owners)
+        by_dtype: dict[torch.dtype, dict[str, nn.Parameter]] = {}
+        for name in names:
+            if name in parameters:
+                by_dtype.setdefault(parameters[name].dtype, {})[name] = parameters[name]
+        found += [_Bucket(axis, alike) for alike in by_dtype.values() if axis is not None and axis.size > 1]
+    return found
 
 
 def _can_be_summed_itself(grad: Tensor | None) -> TypeGuard[Tensor]:

@@ -13,6 +13,7 @@ from graphpar.runtime.plan import Plan, PlanError, Stored
 from graphpar.runtime.problems import UsageError
 from graphpar.runtime.replay import replay
 from graphpar.runtime.shards import cut
+from graphpar.runtime.stages import Stages
 from graphpar.runtime.tape import Tape
 from graphpar.runtime.tensor_file import TensorFile
 from graphpar.runtime.whole import here, require_equal_replicas
@@ -34,23 +35,29 @@ def load(model: nn.Module, plan: Plan, tape: Tape, path: Path, mesh: Mesh) -> No
     held = held_tensors(model, plan)
     found = _find(plan, _open(path), path)
     for name, (file, key) in found.items():
-        _put(held[name], file.read(key), plan.stored[name], mesh)
+        if name in held:
+            _put(held[name], file.read(key), plan.stored[name], mesh)
     rest = {name: stored for name, stored in plan.stored.items() if name not in found}
     _replayed(held, rest, tape, 0, mesh)
     check_values(model, plan, mesh)
 
 
 def held_tensors(model: nn.Module, plan: Plan) -> dict[str, Tensor]:
-    """The model's parameters and buffers by name. Raises PlanError unless they are those of the plan."""
+    """The model's parameters and buffers by name: of a pipeline, those of this rank's stages.
+
+    Raises PlanError unless they are those of the plan.
+    """
     held: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    differing = held.keys() ^ plan.stored.keys()
+    at = model.mesh.coordinates if isinstance(model, Stages) else {}
+    planned = {name: stored for name, stored in plan.stored.items() if stored.held_at(at)}
+    differing = held.keys() ^ planned.keys()
     if differing:
         raise PlanError(f"model.py and plan.json differ in {', '.join(sorted(differing))}: compile the model again")
-    for name, stored in plan.stored.items():
+    for name, stored in planned.items():
         if tuple(held[name].shape) != stored.local_shape:
             shape = tuple(held[name].shape)
             raise PlanError(f"{name} has shape {shape} in model.py and {stored.local_shape} in plan.json")
-    return {name: held[name] for name in plan.stored}
+    return {name: held[name] for name in planned}
 
 
 def unread_values(plan: Plan, tape: Tape, mesh: Mesh) -> dict[str, Tensor]:
@@ -72,7 +79,7 @@ def check_values(model: nn.Module, plan: Plan, mesh: Mesh) -> None:
 
 
 def _replayed(held: Mapping[str, Tensor], wanted: Mapping[str, Stored], tape: Tape, seed: int, mesh: Mesh) -> None:
-    keys = {_key(stored, tape): name for name, stored in wanted.items()}
+    keys = {_key(stored, tape): name for name, stored in wanted.items() if name in held}
 
     def receive(key: str, full: Tensor) -> None:
         _put(held[keys[key]], full, wanted[keys[key]], mesh)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from graphpar.runtime.data import Batch, check_shapes
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.plan import Plan
+
+if TYPE_CHECKING:  # its module brings torch's pipelines, which are slow to import
+    from graphpar.runtime.pipeline import Pipeline
 
 
 def over_data(share: Tensor, plan: Plan, mesh: Mesh) -> Tensor:
@@ -29,7 +32,12 @@ def count_labels(model: Any, batches: Iterable[Batch], plan: Plan, mesh: Mesh) -
 
 @torch.no_grad()
 def held_out_loss(
-    model: nn.Module, batches: Callable[[], Iterable[Batch]], plan: Plan, mesh: Mesh, autocast: torch.autocast
+    model: nn.Module,
+    batches: Callable[[], Iterable[Batch]],
+    plan: Plan,
+    mesh: Mesh,
+    autocast: torch.autocast,
+    pipeline: Pipeline | None = None,
 ) -> float:
     """The mean loss over all labels of `batches()`, the same number on every rank. Dropout is off.
 
@@ -39,8 +47,11 @@ def held_out_loss(
     count = {"count": count_labels(model, batches(), plan, mesh)} if plan.count else {}
     total, number = torch.zeros((), device=mesh.device), 0
     for batch in batches():
-        with autocast:
-            total = total + model(**batch, **count).detach()
+        if pipeline is not None:
+            total = total + pipeline.evaluate(batch, count.get("count"))
+        else:
+            with autocast:
+                total = total + model(**batch, **count).detach()
         number += 1
     model.train()
     return over_data(total, plan, mesh).item() / (1 if plan.count else number)

@@ -68,18 +68,23 @@ class Hall:
         self._gates = [Lock() for _ in range(size)]
         for gate in self._gates:
             gate.acquire()
-        self._started: dict[tuple[tuple[int, ...], int], int] = {}
-        self._open: dict[tuple[tuple[int, ...], int], Meeting] = {}
+        self._started: dict[tuple[str, tuple[int, ...], int], int] = {}
+        self._open: dict[tuple[str, tuple[int, ...], int], Meeting] = {}
         self._waiting: dict[int, Meeting] = {}
         self._ended: set[int] = set()
 
-    def come(self, rank: int, members: tuple[int, ...], call: Call, operand: Any, combine: Combine) -> Meeting:
-        """Bring an operand. Raises CollectiveError if this call is not that of the peers."""
+    def come(
+        self, rank: int, members: tuple[int, ...], call: Call, operand: Any, combine: Combine, lane: str = ""
+    ) -> Meeting:
+        """Bring an operand. Raises CollectiveError if this call is not that of the peers.
+
+        The meetings of each lane are counted by themselves: messages from rank to rank do not wait for collectives.
+        """
         with self._lock:
             self._stop_if_failed()
-            number = self._started.get((members, rank), 0)
-            self._started[members, rank] = number + 1
-            meeting = self._open.setdefault((members, number), Meeting(members, call))
+            number = self._started.get((lane, members, rank), 0)
+            self._started[lane, members, rank] = number + 1
+            meeting = self._open.setdefault((lane, members, number), Meeting(members, call))
             if meeting.call != call:
                 first = next(iter(meeting.brought))
                 raise CollectiveError(
@@ -87,7 +92,7 @@ class Hall:
                 )
             meeting.brought[rank] = operand
             if len(meeting.brought) == len(members):
-                del self._open[members, number]
+                del self._open[lane, members, number]
                 self._conclude(meeting, combine)
             return meeting
 

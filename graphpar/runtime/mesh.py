@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.utils.checkpoint import checkpoint
 
 from graphpar.runtime.axis import Axis, Executed
 from graphpar.runtime.comm import Alone, Communicator, GlooGroup, Group
@@ -17,8 +18,8 @@ from graphpar.runtime.grid import coordinates, count, groups, spelled
 from graphpar.runtime.parameters import unset
 from graphpar.runtime.random import Randomness, Rng, Stream
 
-# Given axes and every group along them, in the order that all ranks agree on, join the one that this rank is in.
-Connect = Callable[[tuple[str, ...], list[tuple[int, ...]]], Communicator]
+# Given axes and the groups along them, in the order that all ranks agree on, join the one that this rank is in, if any.
+Connect = Callable[[tuple[str, ...], list[tuple[int, ...]]], Communicator | None]
 
 
 class MeshError(ValueError):
@@ -51,6 +52,7 @@ class Mesh:
         self.randomness = Randomness(self.coordinates, device, rng, nullcontext() if lock is None else lock)
         self._connect = connect
         self._axes: dict[tuple[str, ...], Axis] = {}
+        self._some: dict[tuple[str, tuple[int, ...]], Axis | None] = {}
         for name in self.sizes:
             self.axis((name,))
 
@@ -69,8 +71,9 @@ class Mesh:
             dist.init_process_group("gloo", timeout=limit, **_meeting_place())
         kind = Group if device.type == "cuda" else GlooGroup
 
-        def connect(names: tuple[str, ...], every: list[tuple[int, ...]]) -> Communicator:
-            return kind(_process_group(names, every, rank, limit))
+        def connect(names: tuple[str, ...], every: list[tuple[int, ...]]) -> Communicator | None:
+            mine = _process_group(names, every, rank, limit)
+            return None if mine is None else kind(mine)
 
         return cls(sizes, rank, device, connect, rng=rng)
 
@@ -92,11 +95,31 @@ class Mesh:
         if not wide:
             axis = Axis(self, names, Alone())
         elif wide == names:
-            axis = Axis(self, names, self._connect(names, groups(self.sizes, names)))
+            comm = self._connect(names, groups(self.sizes, names))
+            assert comm is not None  # every rank is somewhere along every axis
+            axis = Axis(self, names, comm)
         else:
             axis = self.axis(wide)
         self._axes[names] = axis
         return axis
+
+    def some(self, name: str, coordinates: tuple[int, ...]) -> Axis | None:
+        """The ranks at these coordinates of one axis, as an axis of their own; None on a rank elsewhere.
+
+        Like products, made when first asked for, by all ranks of the mesh in the same order.
+        """
+        self._check((name,))
+        if coordinates == tuple(range(self.sizes[name])):
+            return self.axis((name,))
+        key = name, coordinates
+        if key not in self._some:
+            comm: Communicator | None = Alone()
+            if len(coordinates) > 1:
+                lines = groups(self.sizes, (name,))
+                comm = self._connect((name,), [tuple(line[at] for at in coordinates) for line in lines])
+            here = self.coordinates[name] in coordinates
+            self._some[key] = Axis(self, (name,), comm) if here and comm is not None else None
+        return self._some[key]
 
     @property
     def world(self) -> Axis:
@@ -162,13 +185,23 @@ class Mesh:
         self._check(names)
         return self.randomness.stream(tuple(name for name in self.sizes if name in names and self.sizes[name] > 1))
 
-    def seed(self, seed: int, step: int = 0, microbatch: int = 0) -> None:
+    def seed(self, seed: int, step: int = 0, microbatch: int = 0, stage: int = 0) -> None:
         """Set all random numbers; equal arguments give equal numbers, in a resumed run as well."""
-        self.randomness.seed(seed, step, microbatch)
+        self.randomness.seed(seed, step, microbatch, stage)
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """For `checkpoint(..., context_fn=mesh.replay, preserve_rng_state=False)`: both runs draw the same."""
         return self.randomness.replay()
+
+    def recompute(self, run: Callable[..., Any], *values: Tensor) -> Any:
+        """What `run` makes of the values, to be made again in the backward pass: until then, only they are kept.
+
+        Random numbers are the same both times, and all of `run` is done again, its last collectives too: what is
+        communicated does not depend on which of its results a backward needs.
+        """
+        return checkpoint(
+            run, *values, use_reentrant=False, context_fn=self.replay, preserve_rng_state=False, early_stop=False
+        )
 
     # The rest
 
@@ -228,8 +261,8 @@ def _meeting_place() -> dict[str, Any]:
 
 def _process_group(
     names: tuple[str, ...], every: list[tuple[int, ...]], rank: int, timeout: timedelta
-) -> dist.ProcessGroup:
-    """Make all these groups, as every rank must, and return the one that holds this rank."""
+) -> dist.ProcessGroup | None:
+    """Make all these groups, as every rank must, and return the one that holds this rank, if any."""
     world = dist.group.WORLD
     assert world is not None
     if every == [tuple(range(world.size()))]:
@@ -239,5 +272,5 @@ def _process_group(
         group = dist.new_group(list(ranks), timeout=timeout, sort_ranks=False, group_desc=" ".join(names))
         if rank in ranks:
             mine = group
-    assert isinstance(mine, dist.ProcessGroup)
+    assert mine is None or isinstance(mine, dist.ProcessGroup)
     return mine

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.parameters import spread
+from graphpar.runtime.stages import Stages
 
 
 @torch.no_grad()
@@ -17,16 +18,20 @@ def gradient_norm(model: nn.Module, mesh: Mesh) -> Tensor:
     groups: dict[tuple[int, torch.dtype], list[Tensor]] = {}
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
-            key = _copies(name, parameter, mesh), parameter.grad.dtype
+            key = _copies(name, parameter, model, mesh), parameter.grad.dtype
             groups.setdefault(key, []).append(parameter.grad)
     total = torch.zeros((), dtype=torch.float64, device=mesh.device)
     for (copies, dtype), gradients in groups.items():
         norms = torch._foreach_norm(gradients, 2.0, dtype=_wide(dtype))  # pyright: ignore[reportPrivateUsage]
         total += torch.stack(norms).double().square().sum() / copies
+    wide = any(dtype == torch.float64 for _, dtype in groups)
     with mesh.during("step"):
-        total = mesh.world.all_reduce(total)
-    dtypes = {dtype for _, dtype in groups}
-    return total.sqrt().to(torch.float64 if torch.float64 in dtypes else torch.float32)
+        if isinstance(model, Stages):  # ranks hold different parameters, and must find the same dtype
+            total, wides = mesh.world.all_reduce(torch.stack([total, torch.full_like(total, wide)])).unbind()
+            wide = bool(wides)
+        else:
+            total = mesh.world.all_reduce(total)
+    return total.sqrt().to(torch.float64 if wide else torch.float32)
 
 
 def clip(model: nn.Module, mesh: Mesh, max_norm: float) -> Tensor:
@@ -47,11 +52,13 @@ def all_finite(model: nn.Module, mesh: Mesh) -> bool:
         return not mesh.world.all_reduce(bad, "max")
 
 
-def _copies(name: str, parameter: Tensor, mesh: Mesh) -> int:
+def _copies(name: str, parameter: Tensor, model: nn.Module, mesh: Mesh) -> int:
     """How many ranks hold the same part."""
     shards = 1
     for axis in spread(name, parameter).shard_axes:
         shards *= mesh.sizes[axis]
+    if isinstance(model, Stages):
+        return mesh.world.size // shards // model.axis.size * len(model.shared.get(name, (model.axis.rank,)))
     return mesh.world.size // shards
 
 

@@ -35,11 +35,15 @@ def adamw(model: nn.Module, plan: Plan, settings: Settings) -> torch.optim.AdamW
     """AdamW with the two groups, in one fused kernel per group where the device has it."""
     groups = DecayGroups.of(plan)
     parameters = dict(model.named_parameters())
+
+    def held(names: tuple[str, ...]) -> list[nn.Parameter]:
+        return [parameters[name] for name in names if name in parameters]  # of a pipeline, a rank holds some
+
     fused = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters.values())
     return torch.optim.AdamW(
         [
-            {"params": [parameters[name] for name in groups.decayed], "weight_decay": settings.weight_decay},
-            {"params": [parameters[name] for name in groups.kept], "weight_decay": 0.0},
+            {"params": held(groups.decayed), "weight_decay": settings.weight_decay},
+            {"params": held(groups.kept), "weight_decay": 0.0},
         ],
         lr=settings.lr,
         betas=settings.betas,

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from graphpar.runtime.pipelined import Owners, Pipelined, read_pipelined
 from graphpar.runtime.random import Rng
 from graphpar.runtime.shards import Dims, mesh_axes, read_dims
 
@@ -30,6 +31,12 @@ class Stored:
     aliases: tuple[str, ...] = ()  # other names of the same tensor
     trainable: bool = False
     persistent: bool = True  # False: the source leaves it out of its state_dict
+    stages: tuple[int, ...] | None = None  # of the pipeline, those that hold it
+    owners: Owners | None = None  # their ranks; None: every rank holds its part
+
+    def held_at(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether the rank at these coordinates holds a part of it."""
+        return self.owners is None or coordinates[self.owners.axis] in self.owners.coordinates
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -69,6 +76,7 @@ class Plan:
     rng: Rng = "statistical"  # whether dropout's masks are those of one device
     adds_up: bool = True  # the loss of a batch is the sum over its parts, given their common count
     count: bool = True  # the model is given that count; otherwise it divides its loss by itself
+    pipeline: Pipelined | None = None
 
     @property
     def stored(self) -> dict[str, Stored]:
@@ -92,7 +100,7 @@ def read_plan(path: Path) -> Plan:
     """Read a plan.json. Raises PlanError when it is missing, broken or lacks an entry."""
     document = _json(path)
     try:
-        return _plan(document)
+        return plan_of(document)
     except KeyError as missing:
         raise PlanError(f"{path}: entry {missing} is missing") from None
 
@@ -106,7 +114,9 @@ def _json(path: Path) -> dict[str, Any]:
         raise PlanError(f"{path} is not JSON: {error}") from None
 
 
-def _plan(document: dict[str, Any]) -> Plan:
+def plan_of(document: Mapping[str, Any]) -> Plan:
+    """A plan.json that was read. Raises KeyError for an entry that is missing."""
+    pipeline = read_pipelined(document["pipeline"]) if document.get("pipeline") else None
     inputs = tuple(
         Input(
             entry["name"],
@@ -119,8 +129,8 @@ def _plan(document: dict[str, Any]) -> Plan:
         mesh=dict(document["mesh"]),
         data_axes=tuple(document["data_axes"]),
         inputs=inputs,
-        parameters={name: _stored(name, entry) for name, entry in document["parameters"].items()},
-        buffers={name: _stored(name, entry) for name, entry in document["buffers"].items()},
+        parameters={name: _stored(name, entry, pipeline) for name, entry in document["parameters"].items()},
+        buffers={name: _stored(name, entry, pipeline) for name, entry in document["buffers"].items()},
         unread={name: _stored(name, entry) for name, entry in document.get("unread", {}).items()},
         labels=document.get("labels", "same"),
         ignore_index=document.get("ignore_index", -100),
@@ -130,10 +140,15 @@ def _plan(document: dict[str, Any]) -> Plan:
         rng=document.get("rng", "statistical"),
         adds_up=document.get("adds_up", True),
         count=document.get("count", True),
+        pipeline=pipeline,
     )
 
 
-def _stored(name: str, entry: dict[str, Any]) -> Stored:
+def _stored(name: str, entry: dict[str, Any], pipeline: Pipelined | None = None) -> Stored:
+    stages = None if entry.get("stages") is None else tuple(entry["stages"])
+    owners = None
+    if pipeline is not None and stages is not None:
+        owners = Owners(pipeline.axis, tuple(sorted({pipeline.homes[stage] for stage in stages})))
     return Stored(
         name=name,
         shape=tuple(entry["shape"]),
@@ -143,6 +158,8 @@ def _stored(name: str, entry: dict[str, Any]) -> Stored:
         aliases=tuple(entry.get("aliases", ())),
         trainable=entry.get("trainable", False),
         persistent=entry.get("persistent", True),
+        stages=stages,
+        owners=owners,
     )
 
 

@@ -28,14 +28,15 @@ Rng = Literal["statistical", "exact"]
 Cut = tuple[int, Axis, Blocks]  # a sharded dimension: dim, axis, blocks
 
 
-def stream_seed(seed: int, step: int, microbatch: int, place: Mapping[str, int]) -> int:
+def stream_seed(seed: int, step: int, microbatch: int, place: Mapping[str, int], stage: int = 0) -> int:
     """The seed of a stream: a hash of the arguments. `place` is the rank's index along each sharding axis."""
-    text = repr((seed, step, microbatch, sorted(place.items())))
+    # The first stage of a pipeline draws what a program without pipeline does.
+    text = repr((seed, step, microbatch, sorted(place.items()), *([stage] if stage else [])))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
 
 
 class Randomness:
-    """The generators of one rank. All of them are set by (seed, step, microbatch) alone, so a run can resume."""
+    """The generators of one rank. All of them are set by (seed, step, microbatch, stage) alone, so a run can resume."""
 
     def __init__(
         self, place: Mapping[str, int], device: torch.device, rng: Rng, lock: AbstractContextManager[Any]
@@ -45,6 +46,7 @@ class Randomness:
         self.lock = lock  # held while a default generator is borrowed: simulated ranks share them
         self._place = place
         self._now = (0, 0, 0)
+        self._stage = 0
         self._streams: dict[tuple[str, ...], Stream] = {}
         self.whole = self.stream(())  # what every rank draws alike
 
@@ -55,41 +57,50 @@ class Randomness:
             self._seed_stream(names, stream)
         return self._streams[names]
 
-    def seed(self, seed: int, step: int = 0, microbatch: int = 0) -> None:
+    def seed(self, seed: int, step: int = 0, microbatch: int = 0, stage: int = 0) -> None:
         """Start every stream anew."""
-        self._now = (seed, step, microbatch)
+        self._now, self._stage = (seed, step, microbatch), stage
         for names, stream in self._streams.items():
             self._seed_stream(names, stream)
 
     def _seed_stream(self, names: tuple[str, ...], stream: "Stream") -> None:
         place = {name: self._place[name] for name in names}
-        stream.private.manual_seed(stream_seed(*self._now, place))
+        stream.private.manual_seed(stream_seed(*self._now, place, self._stage))
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Contexts for a forward and for its second run, which then draws the same numbers.
 
+        The second runs as often as it is asked to: a backward in halves computes a forward again for each of them.
         Made for `torch.utils.checkpoint.checkpoint(..., context_fn=mesh.replay, preserve_rng_state=False)`.
         """
         kept: list[dict[Stream, Tensor]] = []
 
         @contextmanager
         def first() -> abc.Generator[None]:
-            kept.append(self._states())
+            kept.append(self.states())
             yield
 
-        @contextmanager
-        def again() -> abc.Generator[None]:
-            before = self._states()
-            _restore(kept[0])
-            try:
-                yield
-            finally:
-                _restore(before)
+        return first(), _Again(self, kept)
 
-        return first(), again()
-
-    def _states(self) -> "dict[Stream, Tensor]":
+    def states(self) -> "dict[Stream, Tensor]":
+        """Where each stream is."""
         return {stream: stream.private.get_state() for stream in self._streams.values()}
+
+
+class _Again(AbstractContextManager[None]):
+    """Starts the streams where the first run did, and afterwards puts them back."""
+
+    def __init__(self, source: Randomness, kept: "list[dict[Stream, Tensor]]") -> None:
+        self._source = source
+        self._kept = kept
+        self._before: list[dict[Stream, Tensor]] = []
+
+    def __enter__(self) -> None:
+        self._before.append(self._source.states())
+        _restore(self._kept[0])
+
+    def __exit__(self, *_: object) -> None:
+        _restore(self._before.pop())
 
 
 def _restore(states: "dict[Stream, Tensor]") -> None:

@@ -87,6 +87,8 @@ class _Help(argparse.HelpFormatter):
 def read_settings(plan: Plan, arguments: Sequence[str] | None = None) -> Settings:
     """Parse the command line. Raises UsageError, with the arithmetic, for what the plan cannot run."""
     given = _parser(plan).parse_args(arguments)
+    if given.accumulate is None:
+        given.accumulate = plan.pipeline.microbatches if plan.pipeline else 1
     if given.batch is None:
         given.batch = 4 * plan.ways(0) * max(given.accumulate, 1)
     if given.min_lr is None:
@@ -121,7 +123,12 @@ def _parser(plan: Plan) -> argparse.ArgumentParser:
     size.add_argument("--steps", type=int, default=100, metavar="N", help="updates of the parameters")
     size.add_argument("--batch", type=int, metavar="ROWS",
                       help=f"sequences per step over all ranks  [default: {rows} per microbatch]")  # fmt: skip
-    size.add_argument("--accumulate", type=int, default=1, metavar="N", help="microbatches per step")
+    if plan.pipeline is None:
+        size.add_argument("--accumulate", type=int, default=1, metavar="N", help="microbatches per step")
+    else:
+        planned = plan.pipeline.microbatches
+        size.add_argument("--accumulate", type=int, metavar="N",
+                          help=f"microbatches per step: {planned}, as the pipeline was compiled for")  # fmt: skip
     size.add_argument("--seq", type=int, default=seq, metavar="TOKENS", help="tokens per sequence")
     size.add_argument("--eval-every", type=int, default=0, metavar="STEPS",
                       help="steps between evaluations; 0: only at the end")  # fmt: skip
@@ -149,7 +156,11 @@ def _parser(plan: Plan) -> argparse.ArgumentParser:
 
 
 def _problems(settings: Settings, plan: Plan) -> list[str]:
-    return [*_out_of_range(settings), *_rows(settings, plan), *_tokens(settings, plan)]
+    return [
+        *_out_of_range(settings),
+        *(_microbatches(settings, plan) or _rows(settings, plan)),
+        *_tokens(settings, plan),
+    ]
 
 
 def _out_of_range(settings: Settings) -> list[str]:
@@ -174,11 +185,24 @@ def _out_of_range(settings: Settings) -> list[str]:
     return problems
 
 
+def _microbatches(settings: Settings, plan: Plan) -> list[str]:
+    if plan.pipeline is None or settings.accumulate == plan.pipeline.microbatches or settings.accumulate < 1:
+        return []
+    right = plan.pipeline.microbatches
+    return [
+        f"--accumulate {settings.accumulate} is not the number of microbatches that the pipeline was compiled for;"
+        f" --accumulate {right} would do, or compile with pipeline.microbatches: {settings.accumulate}"
+    ]
+
+
 def _rows(settings: Settings, plan: Plan) -> list[str]:
     if settings.accumulate > 1 and not plan.adds_up:
+        what, right = "--accumulate", "--accumulate 1"
+        if plan.pipeline is not None:
+            what, right = "pipeline.microbatches:", "a build with pipeline.microbatches: 1"
         return [
-            f"--accumulate {settings.accumulate} would change the loss: the model makes it of a whole batch, and those"
-            " of its parts do not add up to it; --accumulate 1 with a smaller --batch would do"
+            f"{what} {settings.accumulate} would change the loss: the model makes it of a whole batch, and those"
+            f" of its parts do not add up to it; {right} with a smaller --batch would do"
         ]
     ranks = plan.ways(0)
     unit = ranks * settings.accumulate

@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from graphpar.runtime.comm import Communicator, Handle, Reduction, add
+from graphpar.runtime.comm import Communicator, Done, Handle, Reduction, add
 from graphpar.runtime.grid import count, spelled
 from graphpar.runtime.meeting import Call, CollectiveError, Combine, Hall, Meeting, Stopped
 from graphpar.runtime.mesh import Mesh
@@ -38,9 +38,9 @@ def simulate(
     results: dict[int, T] = {}
 
     def run(rank: int) -> None:
-        def connect(names: tuple[str, ...], every: list[tuple[int, ...]]) -> Communicator:
-            mine = next(ranks for ranks in every if rank in ranks)
-            return SimulatedGroup(hall, " ".join(names), mine, rank)
+        def connect(names: tuple[str, ...], every: list[tuple[int, ...]]) -> Communicator | None:
+            mine = next((ranks for ranks in every if rank in ranks), None)
+            return None if mine is None else SimulatedGroup(hall, " ".join(names), mine, rank)
 
         try:
             mesh = Mesh(mesh_sizes, rank, torch.device("cpu"), connect, rng=rng, lock=borrowing)
@@ -153,17 +153,32 @@ class SimulatedGroup:
         """The tensor of rank `source` of the group."""
         return self._meet("broadcast", x, lambda parts: self._same(parts[source].clone()))
 
+    def send(self, x: Tensor, to: int) -> Handle:
+        """Leave a copy of x for rank `to` of the group, and go on."""
+        self._message(x.detach().clone(), self.rank, to)
+        return Done()
+
+    def receive(self, x: Tensor, source: int) -> Handle:
+        """Fill x, by the time the handle has been waited for, with what rank `source` of the group left."""
+        return _Coming(self._hall, self._number, self._message(x, source, self.rank), x)
+
+    def _message(self, x: Tensor, source: int, to: int) -> Meeting:
+        """A meeting of two to which the sender brings what the receiver takes."""
+        members = self._members[source], self._members[to]
+        call = Call("send", self._axis, tuple(x.shape), x.dtype)
+        return self._hall.come(self._number, members, call, x, lambda brought: brought[:1] * 2, lane=self._axis)
+
     def barrier(self) -> None:
         """Return when every rank is here."""
         self._meet("barrier", torch.empty(0), lambda parts: parts)
 
 
 class _Coming:
-    """An all-reduce whose peers may not have come yet."""
+    """A sum or a message whose peers may not have come yet."""
 
     def __init__(self, hall: Hall, rank: int, meeting: Meeting, x: Tensor) -> None:
         self._take = lambda: x.copy_(hall.result(rank, meeting))
 
     def wait(self) -> None:
-        """Put the sum in place."""
+        """Put it in place."""
         self._take()

@@ -12,7 +12,7 @@ from graphpar.runtime.initialise import held_tensors, unread_values
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.plan import Plan
 from graphpar.runtime.tape import Tape
-from graphpar.runtime.whole import gather_full, require_equal_replicas
+from graphpar.runtime.whole import gather_full, held_dtypes, require_equal_replicas
 
 
 def save_weights(path: Path, model: nn.Module, plan: Plan, tape: Tape, mesh: Mesh) -> None:
@@ -23,13 +23,16 @@ def save_weights(path: Path, model: nn.Module, plan: Plan, tape: Tape, mesh: Mes
     """
     held, unread = held_tensors(model, plan), unread_values(plan, tape, mesh)
     require_equal_replicas(held, plan.stored, mesh)
+    dtypes = {**held_dtypes(held, plan.stored, mesh), **{name: tensor.dtype for name, tensor in unread.items()}}
     source = {name: stored for stored in (*plan.saved.values(), *plan.unread.values()) for name in stored.names}
-    shapes = {name: ({**held, **unread}[stored.name].dtype, stored.shape) for name, stored in source.items()}
+    shapes = {name: (dtypes[stored.name], stored.shape) for name, stored in source.items()}
     layout = tensor_file.Layout(tensor_file.aligned(shapes), {"format": "pt"})
 
     def whole(name: str) -> Tensor:
         stored = source[name]
-        return unread[stored.name] if stored.name in unread else gather_full(held[stored.name], stored, mesh)
+        if stored.name in unread:
+            return unread[stored.name]
+        return gather_full(held.get(stored.name), stored, mesh, dtypes[stored.name])
 
     if mesh.rank == 0:
         with whole_file(path) as file:
