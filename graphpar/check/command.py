@@ -9,9 +9,11 @@ from pathlib import Path
 
 import click
 
-from graphpar.check.check import check_program, collectives
+from graphpar.check.check import check_program
 from graphpar.check.findings import diagnostics
-from graphpar.check.folder import read_build
+from graphpar.check.folder import read_build, read_schedule
+from graphpar.check.in_order import collectives
+from graphpar.check.schedule import check_schedule
 from graphpar.errors import raise_if_any
 
 
@@ -25,12 +27,16 @@ def command(build: Path, as_json: bool) -> None:
     """
     start = time.monotonic()
     text, plan = read_build(build)
-    raise_if_any(diagnostics(check_program(text, plan), build / "model.py"))
+    wrong = diagnostics(check_program(text, plan), build / "model.py")
+    wrong += diagnostics(check_schedule(read_schedule(build, plan), plan), build / "schedule.csv")
+    raise_if_any(wrong)
+    pipeline = plan.get("pipeline")
     found = {
         "ok": True,
         "ranks": prod(plan["mesh"].values()),
         "parameters": len(plan["parameters"]),
         "collectives": len(collectives(plan)),
+        **({"actions": sum(len(row) for row in pipeline["order"].values())} if pipeline else {}),
         "seconds": round(time.monotonic() - start, 3),
     }
     if as_json:
@@ -39,5 +45,7 @@ def command(build: Path, as_json: bool) -> None:
     click.echo(
         f"{build / 'model.py'}: every value and gradient has the state that its use needs, on {found['ranks']} ranks; "
         f"{found['parameters']} parameters lie as the plan loads them; "
-        f"{found['collectives']} collectives of the forward pass in the plan's order ({found['seconds']:.1f} s)"
+        f"{found['collectives']} collectives of the forward pass in the plan's order"
+        + (f"; {found['actions']} actions of the schedule in an order that ends" if pipeline else "")
+        + f" ({found['seconds']:.1f} s)"
     )

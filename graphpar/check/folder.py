@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +23,15 @@ def read_build(build: Path) -> tuple[str, dict[str, Any]]:
         raise GraphparError(
             Diagnostic("no-build", None, f"{build} cannot be read", why=(str(error),), fix=fix)
         ) from error
+
+
+def read_schedule(build: Path, plan: Mapping[str, Any]) -> str:
+    """The text of schedule.csv, empty for a build without a pipeline. Raises GraphparError if it cannot be read."""
+    if not plan.get("pipeline"):
+        return ""
+    try:
+        return (build / "schedule.csv").read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        fix = f"graphpar compile MODEL SPEC -o {build}"
+        message = f"{build} is no whole build: its schedule.csv cannot be read"
+        raise GraphparError(Diagnostic("no-build", None, message, why=(str(error),), fix=fix)) from error

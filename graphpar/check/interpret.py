@@ -7,48 +7,19 @@ or on anything that the text does not say is not followed, and found.
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphpar.check import collectives, contraction, pointwise, shapes
 from graphpar.check.dims import Wrong, length
 from graphpar.check.mesh import UNKNOWN, Mesh, Opaque, Unknown
-from graphpar.check.program import Method, Module, Namespace, Text
+from graphpar.check.operators import BINARY, CONSTANTS, MODULE_DICT, OPAQUE, UNARY
+from graphpar.check.program import Deferred, Method, Module, Namespace, Text
 from graphpar.check.rules import RULES, Axis, Stream, Trace, applied
 from graphpar.check.value import Value
 
 _ = collectives, contraction, pointwise  # their rules are registered
-
-BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("add", operator.add),
-    ast.Sub: ("subtract", operator.sub),
-    ast.Mult: ("multiply", operator.mul),
-    ast.Div: ("divide", operator.truediv),
-    ast.FloorDiv: ("floor", operator.floordiv),
-    ast.Mod: ("modulo", operator.mod),
-    ast.Pow: ("power", operator.pow),
-    ast.MatMult: ("matmul", operator.matmul),
-    ast.BitAnd: ("and", operator.and_),
-    ast.BitOr: ("or", operator.or_),
-}
-UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
-    ast.USub: ("neg", operator.neg),
-    ast.Invert: ("invert", operator.invert),
-    ast.Not: ("invert", operator.not_),
-}
-OPAQUE = ("device", "dtype")  # of a tensor: the same on every rank, and no rule asks
-CONSTANTS = {
-    "float": float,
-    "int": int,
-    "range": range,
-    "len": len,
-    "min": min,
-    "max": max,
-    "zip": zip,
-    "enumerate": enumerate,
-}
 
 
 @dataclass(frozen=True)
@@ -73,11 +44,26 @@ class Interpreter:
     findings: list[Finding] = field(default_factory=list[Finding])
     values: dict[tuple[int, str], Value] = field(default_factory=dict[tuple[int, str], Value])
 
-    def build(self, cls: str, mesh: Mesh, path: str = "") -> Module:
-        """A module and all below it, as its constructor makes them."""
-        module = Module(cls, path)
-        self._run(self.text.classes[cls]["__init__"], {"self": module, "mesh": mesh})
+    def build(self, cls: str, *given: Any) -> Module:
+        """A module and all below it, as its constructor makes them. Raises Wrong if it does not take what is given."""
+        module = Module(cls, "")
+        definition = self.text.classes[cls]["__init__"]
+        names = [a.arg for a in definition.args.args]
+        if len(names) != len(given) + 1:
+            raise Wrong(f"{cls} takes {', '.join(names[1:])}")
+        self._run(definition, dict(zip(names, (module, *given), strict=True)))
         return module
+
+    def make(self, made: Any) -> Module:
+        """What a lambda gives. Raises Wrong unless it is a module."""
+        module = self._value(made.body, dict(made.scope)) if isinstance(made, Deferred) else made
+        if not isinstance(module, Module):
+            raise Wrong("a stage is made by `lambda: CLASS(mesh, ..)`")
+        return module
+
+    def number(self, text: str, sizes: Mapping[str, int]) -> float:
+        """An expression in sizes."""
+        return float(self._value(ast.parse(text, mode="eval").body, dict(sizes)))
 
     def call(self, module: Module, method: str, *args: Any, **kwargs: Any) -> Any:
         """A method of a module. Raises Wrong if it does not take these operands."""
@@ -183,6 +169,10 @@ class Interpreter:
                 return self._operator(word, plain, self._value(left, scope), self._value(right, scope))
             case ast.Compare(left=left, comparators=[right]):
                 return self._operator("compare", _no_branch, self._value(left, scope), self._value(right, scope))
+            case ast.Lambda(body=body):
+                return Deferred(body, scope)
+            case ast.DictComp(key=key, value=value, generators=generators):
+                return dict(self._each(ast.Tuple(elts=[key, value]), generators, scope))
             case ast.Dict(keys=keys, values=values):
                 return {self._value(k, scope): self._value(v, scope) for k, v in zip(keys, values, strict=True) if k}
             case ast.GeneratorExp(elt=item, generators=generators):
@@ -207,7 +197,7 @@ class Interpreter:
         match owner:
             case Namespace(name=path):
                 return Namespace(f"{path}.{name}")
-            case Module() if name == "register_buffer":
+            case Module(cls=cls) if name == "register_buffer" or (cls == MODULE_DICT and name == "values"):
                 return owner, name
             case Module() if name in self.text.classes.get(owner.cls, {}):
                 return Method(owner, name)
@@ -270,8 +260,12 @@ class Interpreter:
             kwargs |= value if keyword.arg is None else {keyword.arg: value}
         self.trace.line = node.lineno
         match function:
+            case (Mesh(), "recompute"):
+                return self._again(args)
             case (Mesh() as mesh, name):
                 return self._of_mesh(mesh, name, node.lineno, args, kwargs)
+            case (Module() as module, "values"):
+                return tuple(module.attributes.values())
             case (Module() as module, _):
                 module.attributes[args[0]] = args[1]
                 return None
@@ -287,6 +281,13 @@ class Interpreter:
                 return self._named(name, args, kwargs, scope)
             case _:
                 raise NotFollowed("this call is not followed")
+
+    def _again(self, args: list[Any]) -> Any:
+        """A method that the backward pass runs again: it computes what it computes."""
+        method, *values = args
+        if not isinstance(method, Method):
+            raise NotFollowed("`mesh.recompute` is given a method of the module")
+        return self._call_method(method.owner, method.name, values, {})
 
     def _call_method(self, module: Module, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         unknown = _unknown((args, tuple(kwargs.values())))
@@ -306,17 +307,20 @@ class Interpreter:
     def _named(self, name: str, args: list[Any], kwargs: dict[str, Any], scope: dict[str, Any]) -> Any:
         kind, _, cls = name.partition(" ")
         if kind == "class":
-            module = Module(cls, "")
-            self._run(self.text.classes[cls]["__init__"], {"self": module, "mesh": args[0]})
-            return module
+            return self.build(cls, *args)
         if name == "Parameters":
             return Module("Parameters", "", dict(kwargs))
         if name == "torch.nn.ModuleList":
             return tuple(args[0])
+        if name == MODULE_DICT:
+            return Module(MODULE_DICT, "", dict(args[0]))
         if name in CONSTANTS:
             return CONSTANTS[name](*args, **kwargs)
-        if name in ("super", "super.__init__"):
-            return Namespace("super")
+        if name == "super":
+            return Namespace("super()")
+        if name == "super().__init__":
+            scope["self"].attributes |= {name: (args, kwargs)} if args else {}
+            return None
         return self._apply(name, args, kwargs)
 
     def _apply(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -49,6 +49,14 @@ class Method:
 
 
 @dataclass(frozen=True)
+class Deferred:
+    """A lambda without arguments: its expression, and what that refers to."""
+
+    body: ast.expr
+    scope: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Declared:
     """A declared parameter or buffer: local shape, and over which axes it is sharded and its gradient a summand."""
 

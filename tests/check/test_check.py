@@ -12,7 +12,8 @@ import pytest
 from compiled_zoo import origin, parsed
 from zoo import MODELS, spec
 
-from graphpar.check.check import check_program, collectives
+from graphpar.check.check import check_program
+from graphpar.check.in_order import collectives
 from graphpar.check.rules import RULES
 from graphpar.compiler import Build, compile_captured
 
