@@ -35,7 +35,7 @@ def fitting(plan: Plan, rows: int = ROWS, length: int = LENGTH) -> Size:
 
     Raises GraphparError when the positions of the model are fewer than the sequence has parts.
     """
-    ways, unit = plan.ways(0), plan.seq_multiple
+    ways, unit = rows_of_step(plan), plan.seq_multiple
     most = length if plan.max_seq is None else min(length, plan.max_seq)
     if plan.max_seq is not None and plan.max_seq < unit:
         why = f"seq is cut into {unit} parts, and the model has {plan.max_seq} positions"
@@ -43,9 +43,14 @@ def fitting(plan: Plan, rows: int = ROWS, length: int = LENGTH) -> Size:
     return Size(-(-rows // ways) * ways, max(most // unit, 1) * unit)
 
 
+def rows_of_step(plan: Plan) -> int:
+    """The fewest rows of a step: one on each data rank, in each microbatch of a pipeline."""
+    return plan.ways(0) * (plan.pipeline.microbatches if plan.pipeline else 1)
+
+
 def require_fitting(plan: Plan, rows: int | None, length: int | None, build: Path) -> None:
     """Raises GraphparError unless the plan can cut what was asked for, as it is."""
-    asked = (("--rows", rows, plan.ways(0), None), ("--length", length, plan.seq_multiple, plan.max_seq))
+    asked = (("--rows", rows, rows_of_step(plan), None), ("--length", length, plan.seq_multiple, plan.max_seq))
     for option, value, unit, most in asked:
         if value is None:
             continue

@@ -3,73 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-import sympy
 import torch
 
-from graphpar.codegen.plan import flat
+from graphpar.codegen.plan import backward, flat
 from graphpar.runtime.axis import Executed
 from graphpar.runtime.buckets import Gradient, buckets
 from graphpar.runtime.gradients import sum_dtype
 from graphpar.verify.batches import Size
+from graphpar.verify.expected_stages import actions, loss_of_pipeline, messages, shared
 from graphpar.verify.program import Program
 from graphpar.verify.report import Check
+from graphpar.verify.wanted import Wanted, evaluate
 
 PHASES = ("forward", "backward", "step")
+MESSAGES = ("send", "recv")
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """One collective that must run, and the decision behind it."""
-
-    kind: str
-    axis: str
-    bytes: int
-    why: str = ""
-
-    def matches(self, ran: Executed) -> bool:
-        """Whether this is what ran."""
-        return (self.kind, self.axis, self.bytes) == (ran.kind, ran.axis, ran.bytes)
-
-    def __str__(self) -> str:
-        return f"{self.kind} over {self.axis} of {self.bytes} bytes" + (f" ({self.why})" if self.why else "")
-
-
-def wanted(program: Program, size: Size, dtype: torch.dtype, order: Sequence[str]) -> dict[str, list[Wanted]]:
-    """What one step runs, by phase. Floats have `dtype`; `order` are the parameters as the model declares them."""
-    entries = flat(program.document["collectives"])
+def wanted(
+    program: Program, size: Size, dtype: torch.dtype, order: Sequence[str], rank: int
+) -> dict[str, list[Wanted]]:
+    """What one step runs on a rank, by phase. Floats have `dtype`; `order` are the parameters as it declares them."""
+    row = actions(program, rank)
+    step = Size(size.rows // (program.plan.pipeline.microbatches if program.plan.pipeline else 1), size.length)
+    forward = [("forward", entry) for stage, kind in row if kind == "F" for entry in flat(stage)]
+    back = [ran for stage, kind in row if kind in ("B", "I") for ran in backward(stage)]
     return {
-        "forward": list(_moves(entries, "forward", program.mesh, size, dtype)),
-        "backward": list(_moves(entries[::-1], "backward", program.mesh, size, dtype)),
+        "forward": list(_moves(forward, program.mesh, step, dtype)),
+        "backward": list(_moves(back, program.mesh, step, dtype)),
         "step": _step(program, dtype, order),
+        "messages": messages(program, rank, step, dtype),
     }
 
 
 def check(
-    logs: Sequence[Sequence[Executed]], program: Program, size: Size, dtype: torch.dtype, order: Sequence[str]
+    logs: Sequence[Sequence[Executed]],
+    program: Program,
+    size: Size,
+    dtype: torch.dtype,
+    orders: Sequence[Sequence[str]],
 ) -> list[Check]:
-    """One check per phase: count, kind, order, axis and bytes on every rank."""
-    expected = wanted(program, size, dtype, order)
+    """One check per phase: count, kind, order, axis and bytes on every rank; and one of what stages send."""
+    every = [wanted(program, size, dtype, order, rank) for rank, order in enumerate(orders)]
+    parted = [_parted(log) for log in logs]
+    unordered = {rank for rank in range(len(logs)) if _in_any_order(actions(program, rank))}
     found: list[Check] = []
-    for phase in PHASES:
-        problem = next(
-            (
-                f"rank {rank}: {text}"
-                for rank, log in enumerate(logs)
-                if (text := _difference([e for e in log if e.phase == phase], expected[phase]))
-            ),
-            "",
-        )
-        count = f"{len(expected[phase])} on each of {len(logs)} ranks"
-        found.append(Check(f"collectives, {phase}", "failed" if problem else "exact", count, detail=problem))
+    for phase in (*PHASES, *(["messages"] if program.plan.pipeline else [])):
+        problems = [
+            f"rank {rank}: {text}"
+            for rank, (log, expected) in enumerate(zip(parted, every, strict=True))
+            if (text := _difference(log[phase], expected[phase], phase == "messages" or rank in unordered))
+        ]
+        counts = sorted({len(expected[phase]) for expected in every})
+        count = f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} on each of {len(logs)} ranks"
+        title = "messages between stages" if phase == "messages" else f"collectives, {phase}"
+        found.append(Check(title, "failed" if problems else "exact", count, detail=problems[0] if problems else ""))
     others = {e.phase for log in logs for e in log} - set(PHASES)
     if others:
         found.append(Check("collectives, other", "failed", detail=f"in {', '.join(sorted(others))}"))
     return found
+
+
+def _in_any_order(row: Sequence[tuple[Sequence[Mapping[str, Any]], str]]) -> bool:
+    """Whether it is autograd that decides on the order: of halves of a backward, and when something is run again."""
+    return any(
+        kind == "W" or backward(entries) != [("backward", e) for e in flat(entries)[::-1]] for entries, kind in row
+    )
+
+
+def _parted(log: Sequence[Executed]) -> dict[str, list[Executed]]:
+    """What ran by phase, and the messages between stages apart from the rest."""
+    sent = [e for e in log if e.kind in MESSAGES]
+    rest = [e for e in log if e.kind not in MESSAGES]
+    return {**{phase: [e for e in rest if e.phase == phase] for phase in PHASES}, "messages": sent}
 
 
 def spread(program: Program, held: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]) -> Check:
@@ -88,7 +96,9 @@ def spread(program: Program, held: Mapping[str, tuple[tuple[str, ...], tuple[str
     return Check("declared gradient sums", "failed" if problems else "exact", f"{len(held)} parameters", detail=detail)
 
 
-def _difference(ran: Sequence[Executed], expected: Sequence[Wanted]) -> str:
+def _difference(ran: Sequence[Executed], expected: Sequence[Wanted], in_any_order: bool) -> str:
+    if in_any_order:
+        ran, expected = sorted(ran, key=_what), sorted(expected, key=_what)
     for number, (one, other) in enumerate(zip_longest(ran, expected)):
         if one is None:
             return f"{len(ran)} of {len(expected)} ran; missing from number {number + 1} on: {other}"
@@ -99,17 +109,21 @@ def _difference(ran: Sequence[Executed], expected: Sequence[Wanted]) -> str:
     return ""
 
 
+def _what(one: Executed | Wanted) -> tuple[str, str, int]:
+    return one.kind, one.axis, one.bytes
+
+
 def _moves(
-    entries: Iterable[Mapping[str, Any]], phase: str, mesh: Mapping[str, int], size: Size, dtype: torch.dtype
+    entries: Iterable[tuple[str, Mapping[str, Any]]], mesh: Mapping[str, int], size: Size, dtype: torch.dtype
 ) -> Iterable[Wanted]:
-    for entry in entries:
+    """The collectives of entries of the plan, each in its direction."""
+    for direction, entry in entries:
         axis = _wide(entry["axis"].split(), mesh)
-        if entry[phase] and axis:
+        if entry[direction] and axis:
             held = dtype if (own := getattr(torch, entry["dtype"])).is_floating_point else own
-            count = _evaluate(str(entry[f"{phase}_elements"]), size)
-            yield Wanted(
-                entry[phase], axis, count * held.itemsize, f"{entry['module'] or 'the model'}: {entry['reason']}"
-            )
+            count = evaluate(str(entry[f"{direction}_elements"]), size)
+            why = f"{entry['module'] or 'the model'}: {entry['reason']}"
+            yield Wanted(entry[direction], axis, count * held.itemsize, why)
 
 
 def _step(program: Program, dtype: torch.dtype, order: Sequence[str]) -> list[Wanted]:
@@ -123,9 +137,9 @@ def _step(program: Program, dtype: torch.dtype, order: Sequence[str]) -> list[Wa
         for b in buckets(grads)
     ]
     world = _wide(tuple(mesh), mesh)
-    norm = [Wanted("all_reduce", world, 8, "gradient norm")] if world else []
-    loss = [Wanted("all_reduce", data, wide.itemsize, "loss")] if data else []
-    return [*counts, *sums, *norm, *loss]
+    norm = [Wanted("all_reduce", world, 16 if program.plan.pipeline else 8, "gradient norm")] if world else []
+    loss = [Wanted("all_reduce", data, 8 if program.plan.pipeline else wide.itemsize, "loss")] if data else []
+    return [*counts, *loss_of_pipeline(program), *sums, *shared(program, wide, order), *norm, *loss]
 
 
 def _gradient(name: str, program: Program, dtype: torch.dtype) -> Gradient:
@@ -139,12 +153,3 @@ def _gradient(name: str, program: Program, dtype: torch.dtype) -> Gradient:
 
 def _wide(axes: Sequence[str], mesh: Mapping[str, int]) -> str:
     return " ".join(axis for axis in axes if mesh[axis] > 1)
-
-
-@lru_cache(maxsize=10_000)
-def _evaluate(text: str, size: Size) -> int:
-    symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in ("batch", "seq")}
-    value: sympy.Expr = sympy.parse_expr(text, local_dict=symbols).subs(
-        {symbols["batch"]: size.rows, symbols["seq"]: size.length}
-    )
-    return int(value)

@@ -76,8 +76,10 @@ def one_device(origin: Origin, spec: Spec, described: Mapping[str, Any]) -> Iter
 
 
 def of_ones(spec: Spec) -> Spec:
-    """The spec on a mesh of one device."""
-    return replace(spec, mesh=replace(spec.mesh, axes=tuple(replace(axis, size=1) for axis in spec.mesh.axes)))
+    """The spec on a mesh of one device, which has no stages."""
+    return replace(
+        spec, pipeline=None, mesh=replace(spec.mesh, axes=tuple(replace(axis, size=1) for axis in spec.mesh.axes))
+    )
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:

@@ -35,6 +35,7 @@ class Program:
     document: Mapping[str, Any]  # plan.json
     plan: Plan
     tape: Tape
+    schedule: str = ""  # of schedule.csv, if there is a pipeline
 
     @property
     def file(self) -> Path:
@@ -57,6 +58,14 @@ class Program:
     def places(self) -> list[Place]:
         """The place of every rank."""
         return [Place.of(self.mesh, rank) for rank in range(self.ranks)]
+
+    def same_stages(self) -> list[list[int]]:
+        """The ranks that run the same stages, for each place along the axis of a pipeline; else all of them."""
+        planned = self.plan.pipeline
+        found: dict[int, list[int]] = {}
+        for rank, place in enumerate(self.places()):
+            found.setdefault(place.at[planned.axis] if planned else 0, []).append(rank)
+        return list(found.values())
 
     def model(
         self, mesh: Mesh, values: Values, dtype: torch.dtype | None, watched: ast.Module | None = None, **known: Any
@@ -109,11 +118,13 @@ def read_program(folder: Path) -> Program:
     try:
         plan, tape = read_plan(folder / "plan.json"), read_tape(folder / "init.json")
         text = (folder / "model.py").read_text(encoding="utf-8")
+        schedule = (folder / "schedule.csv").read_text(encoding="utf-8") if plan.pipeline else ""
     except (PlanError, OSError) as error:
         fix = "graphpar compile MODEL SPEC -o BUILD"
         message = f"{folder} is not a complete build"
         raise GraphparError(Diagnostic("build", None, message, why=(str(error),), fix=fix)) from error
-    return Program(folder, text, json.loads((folder / "plan.json").read_text(encoding="utf-8")), plan, tape)
+    document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    return Program(folder, text, document, plan, tape, schedule)
 
 
 def one_device_mesh(program: Program) -> Mesh:

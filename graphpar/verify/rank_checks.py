@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -35,8 +36,8 @@ def step(program: Program, size_: Size, ours: Sequence[Step], theirs: reference.
         Worst(scalars([rank.norm for rank in ours], theirs.norm), "").check("gradient norm", ranks),
         _replicas("gradient replicas", whole, alike),
         _padding("padding of gradients", whole),
-        *expected.check([rank.log for rank in ours], program, size_, torch.float64, list(ours[0].spread)),
-        expected.spread(program, ours[0].spread),
+        *expected.check([rank.log for rank in ours], program, size_, torch.float64, [list(r.spread) for r in ours]),
+        expected.spread(program, {name: axes for rank in ours for name, axes in rank.spread.items()}),
     ]
 
 
@@ -105,12 +106,23 @@ def training(program: Program, ours: Sequence[Trained], theirs: Trained) -> list
 
 
 def _gathered(program: Program, ranks: Sequence[Parts]) -> dict[str, Gathered]:
-    """Every tensor put together. Raises ValueError unless all ranks have the same ones."""
-    for number, rank in enumerate(ranks):
-        if odd := rank.keys() ^ ranks[0].keys():
-            raise ValueError(f"rank {number} and rank 0 do not both have {', '.join(sorted(odd)[:4])}")
+    """Every tensor put together. Raises ValueError unless all ranks that hold a part of a tensor have it."""
     stored, places = program.plan.stored, program.places()
-    return {name: gather([rank[name] for rank in ranks], stored[name], places) for name in ranks[0]}
+    found: dict[str, Gathered] = {}
+    for name in dict.fromkeys(name for rank in ranks for name in rank):
+        owners = [number for number, place in enumerate(places) if stored[name].held_at(place.at)]
+        having = [number for number, rank in enumerate(ranks) if name in rank]
+        if odd := sorted(set(owners) ^ set(having)):
+            raise ValueError(
+                f"{name} is on ranks {_spell(having)}, and should be on {_spell(owners)}: see rank {odd[0]}"
+            )
+        parts = gather([ranks[n][name] for n in owners], stored[name], [places[n] for n in owners])
+        found[name] = replace(parts, unequal=tuple(owners[n] for n in parts.unequal))
+    return found
+
+
+def _spell(ranks: Sequence[int]) -> str:
+    return " ".join(map(str, ranks)) or "none"
 
 
 def _replicas(title: str, whole: dict[str, Gathered], alike: Sequence[Sequence[Tensor]]) -> Check:

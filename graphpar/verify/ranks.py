@@ -66,7 +66,7 @@ def perform(task: Task, program: Program, mesh: Mesh, values: Values) -> Any:
         case OneStep(batch, dropout):
             model = program.model(mesh, values, torch.float64)
             drop(mesh, model, dropout)
-            return one_step(program, mesh, model, batch)
+            return one_step(program, mesh, model, batch, dropout)
         case Losses(batches):
             return losses(program, mesh, program.model(mesh, values, torch.float64), batches)
         case Training(steps):
@@ -76,7 +76,7 @@ def perform(task: Task, program: Program, mesh: Mesh, values: Values) -> Any:
             drop(mesh, model, dropout)
             drawn: list[Drawn] = []
             without_masks(model, drawn)
-            return one_step(program, mesh, model, batch), drawn
+            return one_step(program, mesh, model, batch, dropout), drawn
 
 
 def simulated(timeout: float) -> Runner:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphpar.runtime.axis import Executed
-from graphpar.runtime.gradients import GradientSums
-from graphpar.runtime.loss import count_labels, over_data
+from graphpar.runtime.loss import over_data
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.norms import clip, gradient_norm
 from graphpar.runtime.optimizer import adamw, set_rate
@@ -21,6 +18,7 @@ from graphpar.runtime.plan import Plan
 from graphpar.runtime.random import Rng
 from graphpar.runtime.settings import Settings, read_settings
 from graphpar.verify.program import Batch, Program
+from graphpar.verify.runs import Run, microbatches
 
 CLIP = 0.05  # far below the norm of a random model's gradients, so that clipping acts
 RATES = (1e-3, 3e-3, 2e-3)  # one per step
@@ -68,24 +66,15 @@ def settings(plan: Plan, rows: int, length: int, microbatches: int) -> Settings:
 
 def losses(program: Program, mesh: Mesh, model: nn.Module, batches: Sequence[Batch]) -> list[Tensor]:
     """The loss of each batch, without gradients."""
-    found: list[Tensor] = []
-    with torch.no_grad():
-        for batch in batches:
-            part = program.part(batch, mesh)
-            found.append(over_data(model(**part, **_count(program, mesh, model, [part])), program.plan, mesh))
-    return found
+    run = Run(program, mesh, model)
+    return [over_data(run.loss(batch), program.plan, mesh) for batch in batches]
 
 
-def one_step(program: Program, mesh: Mesh, model: nn.Module, batch: Batch) -> Step:
+def one_step(program: Program, mesh: Mesh, model: nn.Module, batch: Batch, dropout: Dropout | None = None) -> Step:
     """Forward, backward, sums of gradients, norm and loss."""
+    run = Run(program, mesh, model, dropout.seed if dropout else 0)
     mesh.log = []
-    part = program.part(batch, mesh)
-    sums = GradientSums(model, mesh)
-    count = _count(program, mesh, model, [part])
-    share = model(**part, **count)
-    with sums.last_microbatch():
-        share.backward()
-    sums.finish()
+    share = run.step(microbatches(program, batch))
     norm = gradient_norm(model, mesh)
     with mesh.during("step"):
         loss = over_data(share, program.plan, mesh)
@@ -108,24 +97,16 @@ def train(program: Program, mesh: Mesh, model: nn.Module, steps: Sequence[Sequen
     """One update of AdamW for each list of microbatches."""
     rows, length = next(iter(steps[0][0].values())).shape
     optimizer = adamw(model, program.plan, settings(program.plan, rows, length, len(steps[0])))
-    sums = GradientSums(model, mesh)
+    run = Run(program, mesh, model)
     totals: list[Tensor] = []
     norms: list[Tensor] = []
     for rate, batches in zip(RATES, steps, strict=True):
-        parts = [program.part(batch, mesh) for batch in batches]
-        count = _count(program, mesh, model, parts)
-        total = torch.zeros((), dtype=torch.float64)
-        for index, part in enumerate(parts):
-            share = model(**part, **count)
-            with sums.last_microbatch() if index == len(parts) - 1 else nullcontext():
-                share.backward()
-            total += share.detach()
-        sums.finish()
+        share = run.step(batches)
         norms.append(clip(model, mesh, CLIP))
         set_rate(optimizer, rate)
         optimizer.step()
         optimizer.zero_grad()
-        totals.append(over_data(total, program.plan, mesh))
+        totals.append(over_data(share.double(), program.plan, mesh))
     named = dict(model.named_parameters())
     return Trained(tuple(totals), tuple(norms), {n: p.detach() for n, p in named.items()}, moments(optimizer, named))
 
@@ -136,10 +117,3 @@ def moments(optimizer: torch.optim.Optimizer, named: dict[str, nn.Parameter]) ->
         key: {name: optimizer.state[p][key] for name, p in named.items() if p in optimizer.state}
         for key in ("exp_avg", "exp_avg_sq")
     }
-
-
-def _count(program: Program, mesh: Mesh, model: nn.Module, parts: Sequence[Batch]) -> dict[str, Any]:
-    if not program.document["count"]:
-        return {}
-    with mesh.during("step"):
-        return {"count": count_labels(model, parts, program.plan, mesh)}
