@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from graphpar.explain.places import places
+
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
 
 
@@ -42,7 +44,12 @@ class Sharded:
 
 
 def memory(plan: Mapping[str, Any]) -> Memory:
-    """What a rank holds; every rank holds the same amount."""
+    """What a rank holds, in a pipeline the one that holds the most; else all hold the same amount."""
+    whole = _bytes(plan["parameters"].values(), "shape")
+    return max((_of_rank(place, whole) for place in places(plan)), key=lambda held: held.total)
+
+
+def _of_rank(plan: Mapping[str, Any], whole: int) -> Memory:
     parameters = list(plan["parameters"].values())
     trainable = [p for p in parameters if p["trainable"]]
     gradients = _bytes(trainable, "local_shape")
@@ -51,7 +58,7 @@ def memory(plan: Mapping[str, Any]) -> Memory:
         gradients=gradients,
         moments=2 * gradients,
         buffers=_bytes(plan["buffers"].values(), "local_shape"),
-        whole=_bytes(parameters, "shape"),
+        whole=whole,
     )
 
 

@@ -13,6 +13,8 @@ from graphpar.explain.memory import Memory, Sharded, memory, sharded, spell
 from graphpar.explain.tables import Table, print_tables
 from graphpar.explain.traffic import Tokens, Traffic, tokens, traffic
 from graphpar.language.schema import Spec
+from graphpar.pipeline.cutting import Cutting
+from graphpar.pipeline.describe import describe
 from graphpar.place.place import Placed
 
 HOST = 8  # ranks: what most hosts with several accelerators have
@@ -33,6 +35,7 @@ class Summary:
     said: tuple[str, ...]
     folder: Path
     launch: str
+    pipeline: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -47,6 +50,7 @@ class Summary:
             "model": self.model,
             "mesh": dict(self.mesh),
             "layout": list(self.layout),
+            "pipeline": list(self.pipeline),
             "sharded": asdict(self.sharded),
             "memory_per_rank": {**asdict(self.memory), "total": self.memory.total},
             "tokens": asdict(self.tokens),
@@ -64,13 +68,14 @@ class Summary:
             f"  layout   {'   '.join(self.layout)}",
             f"  sharded  {self.sharded}",
         ]
+        lines += [f"  {'pipeline' if i == 0 else '':8} {text}" for i, text in enumerate(self.pipeline)]
         closing = [*(f"note: {text}" for text in (*map(str, self.yields), *self.said))]
         closing += [""] if closing else []
         closing += [f"wrote {self.folder}", f"  {self.launch}"]
         print_tables(lines, [self._memory(), self._traffic()], closing)
 
     def _memory(self) -> Table:
-        m = self.memory
+        m, whose = self.memory, "of the fullest" if self.pipeline else "per"
         rows = [
             ("parameters", m.parameters),
             ("gradients", m.gradients),
@@ -78,7 +83,7 @@ class Summary:
             ("buffers", m.buffers),
         ]
         return Table(
-            f"memory per rank, activations apart (parameters on one device: {spell(m.whole)})",
+            f"memory {whose} rank, activations apart (parameters on one device: {spell(m.whole)})",
             ("what", "bytes"),
             [*((name, spell(size)) for name, size in rows if size), ("sum", spell(m.total))],
         )
@@ -92,7 +97,14 @@ class Summary:
         return Table(title, ("phase", "kind", "axis", "count", "bytes"), rows)
 
 
-def summarize(plan: Mapping[str, Any], placed: Placed, spec: Spec, said: Iterable[str], folder: Path) -> Summary:
+def summarize(
+    plan: Mapping[str, Any],
+    placed: Placed,
+    spec: Spec,
+    said: Iterable[str],
+    folder: Path,
+    cutting: Cutting | None = None,
+) -> Summary:
     """Everything that is worth saying of a build."""
     size = tokens(plan, _given(spec))
     ranks = prod(plan["mesh"].values())
@@ -108,6 +120,7 @@ def summarize(plan: Mapping[str, Any], placed: Placed, spec: Spec, said: Iterabl
         said=tuple(said),
         folder=folder,
         launch=f"{torchrun(ranks)} {folder / 'train.py'} --data TEXT",
+        pipeline=tuple(describe(cutting)) if cutting else (),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -10,8 +10,9 @@ from typing import Any
 
 import sympy
 
-from graphpar.codegen.plan import flat
+from graphpar.codegen.plan import backward, flat
 from graphpar.explain.memory import width
+from graphpar.explain.places import microbatches, places
 from graphpar.runtime.buckets import Gradient, buckets
 
 
@@ -28,7 +29,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The size of a step's batch, over all ranks, in one microbatch; `why` says where it is from."""
+    """The size of a step's batch, over all ranks and all microbatches of a pipeline; `why` says where it is from."""
 
     batch: int
     seq: int
@@ -40,24 +41,35 @@ def tokens(plan: Mapping[str, Any], given: Mapping[str, int]) -> Tokens:
     if "batch" in given and "seq" in given:
         return Tokens(given["batch"], given["seq"], "from the spec")
     cut = plan["inputs"][0]["cut"].get("0", ()) if plan["inputs"] else ()
-    batch = 4 * prod(plan["mesh"][axis] for axis in cut)
+    batch = 4 * microbatches(plan) * prod(plan["mesh"][axis] for axis in cut)
     return Tokens(batch, min(plan["max_seq"] or 128, 1024), "what train.py takes by itself")
 
 
 def traffic(plan: Mapping[str, Any], size: Tokens) -> tuple[Traffic, ...]:
-    """All collectives of a step but those of single numbers: the label count, the loss, the gradient norm."""
+    """All collectives of a step but those of single numbers: the label count, the loss, the gradient norm.
+
+    In a pipeline they are those of the rank with the most bytes.
+    """
+    return max((_of_rank(place, size) for place in places(plan)), key=lambda found: sum(t.bytes for t in found))
+
+
+def _of_rank(plan: Mapping[str, Any], size: Tokens) -> tuple[Traffic, ...]:
     found: dict[tuple[str, str, str], list[int]] = {}
+    times = microbatches(plan)
     for phase, kind, axis, elements, dtype in _messages(plan):
-        found.setdefault((phase, kind, axis), []).append(_number(elements, size) * width(dtype))
-    return (*(Traffic(*key, len(sent), sum(sent)) for key, sent in sorted(found.items(), key=_order)), *_sums(plan))
+        sent = _number(elements, Tokens(size.batch // times, size.seq, size.why)) * width(dtype)
+        found.setdefault((phase, kind, axis), []).append(sent)
+    moved = (Traffic(*k, times * len(sent), times * sum(sent)) for k, sent in sorted(found.items(), key=_order))
+    return (*moved, *_sums(plan))
 
 
 def _messages(plan: Mapping[str, Any]) -> Iterable[tuple[str, str, str, str, str]]:
-    entries: Sequence[Mapping[str, Any]] = flat(plan["collectives"])
-    for entry in entries:
-        for phase in ("forward", "backward"):
-            if entry[phase]:
-                yield phase, entry[phase], entry["axis"], entry[f"{phase}_elements"], entry["dtype"]
+    entries = plan["collectives"]
+    ran = [("forward", "forward", entry) for entry in flat(entries)]
+    ran += [("backward", direction, entry) for direction, entry in backward(entries)]
+    for phase, direction, entry in ran:
+        if entry[direction]:
+            yield phase, entry[direction], entry["axis"], entry[f"{direction}_elements"], entry["dtype"]
 
 
 def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:

@@ -33,3 +33,19 @@ def pieces(axes: str, mesh: Mapping[str, int]) -> list[tuple[str, str | None]]:
         if part:
             found.append((part, axis if axis in mesh else None))
     return found
+
+
+# What a stage of a pipeline does. Their lightness falls from W to F in steps that also tell them apart in grey.
+ACTIONS: Mapping[str, str] = {"F": "#174a7c", "B": "#bf5b2c", "I": "#5fbfa5", "W": "#f1d584"}
+
+
+def lighter(colour: str, share: float) -> str:
+    """A colour `#rrggbb` mixed with a share of white."""
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
+
+
+def ink_on(colour: str) -> str:
+    """White or dark text, whichever stands out more on a colour."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return PAPER if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else INK

@@ -15,6 +15,7 @@ from graphpar.viz.dot import dot
 from graphpar.viz.heading import heading
 from graphpar.viz.page import page
 from graphpar.viz.render import FORMATS, NoDotError, render
+from graphpar.viz.schedule import schedule
 from graphpar.viz.walk import draw
 
 SUFFIXES = (*FORMATS, "dot", "html")
@@ -41,7 +42,8 @@ class Pictures:
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="ends in .svg, .png, .pdf, .dot or .html; may be repeated  [default: graph.svg, graph.html in BUILD]",
+    help="ends in .svg, .png, .pdf, .dot or .html; may be repeated"
+    "  [default: graph.svg and graph.html in BUILD, and schedule.svg if it has stages]",
 )
 @click.option("--batch", type=click.IntRange(1), help="sequences per step, for the number of bytes")
 @click.option("--seq", type=click.IntRange(1), help="tokens per sequence, for the number of bytes")
@@ -49,7 +51,7 @@ class Pictures:
 def command(build: Path, outputs: tuple[Path, ...], batch: int | None, seq: int | None, as_json: bool) -> None:
     """Draw the program in BUILD: modules, statements, and every collective with its mesh axis, bytes and reason."""
     given = {name: value for name, value in (("batch", batch), ("seq", seq)) if value is not None}
-    written = visualize(build, outputs or (build / "graph.svg", build / "graph.html"), given)
+    written = visualize(build, outputs, given)
     if as_json:
         click.echo(json.dumps({"files": [str(f) for f in written.files], "dot": not written.without_dot}, indent=1))
         return
@@ -59,8 +61,10 @@ def command(build: Path, outputs: tuple[Path, ...], batch: int | None, seq: int 
         click.echo(f"wrote {file}")
 
 
-def visualize(build: Path, outputs: Sequence[Path], given: dict[str, int] | None = None) -> Pictures:
+def visualize(build: Path, outputs: Sequence[Path] = (), given: dict[str, int] | None = None) -> Pictures:
     """Draw a build into files by their suffix; without `dot`, DOT and HTML take the place of pictures.
+
+    If no file is named, they are graph.svg and graph.html in the build, and schedule.svg where it has a pipeline.
 
     Raises GraphparError if the folder is no build or a suffix means nothing.
     """
@@ -71,7 +75,7 @@ def visualize(build: Path, outputs: Sequence[Path], given: dict[str, int] | None
     text = dot(picture, facts)
     files: dict[Path, None] = {}
     missing = False
-    for output in outputs:
+    for output in outputs or (build / "graph.svg", build / "graph.html"):
         output.parent.mkdir(parents=True, exist_ok=True)
         kind = output.suffix.removeprefix(".")
         if kind in FORMATS and not missing:
@@ -85,6 +89,9 @@ def visualize(build: Path, outputs: Sequence[Path], given: dict[str, int] | None
         for file in sorted(instead):
             file.write_text(page(picture, facts) if file.suffix == ".html" else text, encoding="utf-8")
             files[file] = None
+    if not outputs and (steps := schedule(plan)):
+        (build / "schedule.svg").write_text(steps, encoding="utf-8")
+        files[build / "schedule.svg"] = None
     return Pictures(tuple(files), missing)
 
 

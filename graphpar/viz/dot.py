@@ -147,7 +147,7 @@ class _Writer:
         rows = [
             f"{model}   <FONT COLOR='{GREY}'>{escape(heading.source)}</FONT>",
             f"<FONT POINT-SIZE='13'>{mesh}     {heading.ranks} ranks</FONT>",
-            f"<FONT POINT-SIZE='11'>{rules}</FONT>",
+            *([f"<FONT POINT-SIZE='11'>{rules}</FONT>"] if rules else []),  # dot takes no empty text
             *(f"<FONT POINT-SIZE='11' COLOR='{GREY}'>{escape(fact)}</FONT>" for fact in heading.facts),
             "",
         ]

@@ -15,6 +15,7 @@ from graphpar.explain.memory import spell
 from graphpar.viz.colours import GREY, colours, pieces
 from graphpar.viz.heading import Heading
 from graphpar.viz.picture import Compute, Exchange, Item, Module, Picture, Row, Value, Weight, shape, spelled
+from graphpar.viz.schedule import ESTIMATE, schedule
 from graphpar.viz.sizes import amount
 
 
@@ -40,6 +41,7 @@ class _Writer:
         yield from self.items(self.picture.root.items)
         yield f'<div class="value">{self.value(self.picture.result)}</div>'
         yield from self.gradients()
+        yield from self.schedule()
         yield from self.collectives()
         yield from self.parameters()
         yield "</body></html>"
@@ -111,6 +113,13 @@ class _Writer:
                 f"gradients after backward: {times}{spell(sums.bytes)} from each rank",
             ]
             yield _call(self.background(sums.axis), words)
+
+    def schedule(self) -> Iterator[str]:
+        if drawn := schedule(self.picture.plan):
+            yield "<h2>Schedule of a step</h2>"
+            yield f'<p class="grey">when each rank does what, {ESTIMATE}</p>'
+            inline = re.sub(r' xmlns="[^"]*"', "", drawn, count=1)  # a page knows what <svg> is
+            yield f'<div class="schedule">{inline.rstrip()}</div>'
 
     # ------------------------------------------------------------ tables
 

@@ -91,7 +91,7 @@ def _class(node: ast.ClassDef, names: set[str], source: _Source) -> Class:
     children = dict(_children(methods["__init__"], names)) if "__init__" in methods else {}
     if "forward" not in methods:
         return Class(node.name, node.lineno, (), children, ())
-    forward = methods["forward"]
+    forward = methods.get("compute", methods["forward"])  # what is run again in the backward pass
     arguments = [a.arg for a in forward.args.args[1:]]
     axes = _separate(source.comments.get(forward.lineno, ""))
     paired = zip(arguments, axes if len(axes) == len(arguments) else [""] * len(arguments), strict=True)
@@ -117,6 +117,8 @@ def _below(path: str, value: ast.expr, names: set[str]) -> Iterator[tuple[str, t
             yield path, (name,)
         case ast.Call(func=ast.Attribute(attr="ModuleList"), args=[members]):
             yield path, tuple(_members(members, {}))
+        case ast.Call(func=ast.Attribute(attr="ModuleDict"), args=[ast.DictComp(value=made, generators=[of])]):
+            yield path, tuple(_members_of_stage(made, of))
         case ast.Call(func=ast.Name(), keywords=keywords):
             for keyword in keywords:
                 if keyword.arg is not None:
@@ -148,6 +150,15 @@ def _members(node: ast.expr, bound: Mapping[str, str]) -> list[str]:
             return []
 
 
+def _members_of_stage(made: ast.expr, of: ast.comprehension) -> list[str]:
+    """The class of each layer of a stage; one name if all have the same, however many there are."""
+    match of.target, of.iter:
+        case ast.Tuple(elts=[_, ast.Name(id=name)]), ast.Call(args=[_, blocks]):
+            return [cls for block in _members(blocks, {}) for cls in _members(made, {name: block})]
+        case _:
+            return _members(made, {})
+
+
 def _scopes(generators: Sequence[ast.comprehension], bound: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
     if not generators:
         yield bound
@@ -172,13 +183,22 @@ def _items(body: Sequence[ast.stmt], source: _Source) -> Iterator[Item]:
         match node:
             case ast.For(target=ast.Name(id=variable), iter=iterable):
                 inner = tuple(i for i in _items(node.body, source) if isinstance(i, Statement))
-                yield Loop(node.lineno, path_of(iterable) or "", variable, inner)
+                yield Loop(node.lineno, path_of(_listed(iterable)) or "", variable, inner)
             case ast.Assign(targets=[target], value=value):
                 yield _statement(node, _names(target), value, source)
             case ast.Return(value=ast.expr() as value):
                 yield _statement(node, (), value, source)
             case _:
                 pass
+
+
+def _listed(iterable: ast.expr) -> ast.expr:
+    """The list of modules that a loop runs over: the values of a dictionary, of a stage's layers by their index."""
+    match iterable:
+        case ast.Call(func=ast.Attribute(value=held, attr="values")):
+            return held
+        case _:
+            return iterable
 
 
 def _statement(node: ast.stmt, targets: tuple[str, ...], value: ast.expr, source: _Source) -> Statement:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from graphpar.codegen.members import as_slice
 from graphpar.explain.memory import width
 from graphpar.viz.picture import Compute, Edge, Exchange, Item, Module, Picture, Row, Value, Weight
 from graphpar.viz.program import Class, Loop, Statement, read_program
@@ -45,6 +46,7 @@ class _Walk:
     def __init__(self, classes: Mapping[str, Class], plan: Mapping[str, Any]) -> None:
         self.classes = classes
         self.plan = plan
+        self.layers: range | None = None  # of the stage that is drawn
         self.edges: dict[Edge, None] = {}
         self.numbers: dict[str, int] = {}
         self.tensors = {**plan["parameters"], **plan["buffers"]}
@@ -52,15 +54,68 @@ class _Walk:
 
     def picture(self) -> Picture:
         root = self.classes[self.plan["class"]]
-        inputs = tuple(Value(self.new("input"), name, axes) for name, axes in root.arguments if name != COUNT)
-        given = {value.name: (value.id,) for value in inputs}
-        frame = _Frame(root, "", "", {**given, COUNT: ()}, list(self.plan["collectives"]))
-        makers = self.body(frame)
-        last = next(s for s in reversed(root.body) if isinstance(s, Statement))
+        inputs = tuple(Value(self.new("input"), entry["name"], entry["axes"]) for entry in self.plan["inputs"])
+        frame = _Frame(root, "", "", {**{value.name: (value.id,) for value in inputs}, COUNT: ()}, [])
+        if self.plan.get("pipeline"):
+            makers = self.stages(frame)
+        else:
+            frame.plan += self.plan["collectives"]
+            makers = self.body(frame)
+        last = next(s for s in reversed(self.last.body) if isinstance(s, Statement))
         result = Value(self.new("result"), "loss", last.axes, last.pending)
         self.flow((m for group in makers for m in group), result.id)
         module = Module(self.new("module"), "", root.name, "", tuple(frame.items))
-        return Picture(self.plan, inputs, module, result, tuple(self.edges))
+        read = {edge.tail for edge in self.edges}
+        return Picture(self.plan, tuple(i for i in inputs if i.id in read), module, result, tuple(self.edges))
+
+    @property
+    def last(self) -> Class:
+        """The class that computes the loss."""
+        pipeline = self.plan.get("pipeline")
+        return self.classes[pipeline["stages"][-1]["class"] if pipeline else self.plan["class"]]
+
+    def stages(self, frame: _Frame) -> list[Makers]:
+        """The stages one after another, and what each sends to the next."""
+        pipeline = self.plan["pipeline"]
+        made: list[Makers] = []
+        for s, stage in enumerate(pipeline["stages"]):
+            cls = self.classes[stage["class"]]
+            received = {name: makers for (name, _), makers in zip(cls.arguments, made, strict=False)}
+            self.layers = range(*stage["layers"])
+            inner = _Frame(cls, "", "", {**frame.values, **received}, list(stage["collectives"]))
+            made = self.body(inner)
+            shown = f"stage {s}, {pipeline['axis']} {stage['rank']}"
+            frame.items.append(Module(self.new("module"), shown, cls.name, "", tuple(inner.items)))
+            if stage["sends"]:
+                made = [self.sent(frame, s, value, m) for value, m in zip(stage["sends"], made, strict=True)]
+        return made
+
+    def sent(self, frame: _Frame, s: int, value: Mapping[str, Any], makers: Makers) -> Makers:
+        """One value on its way to the next stage, if that is on another rank."""
+        pipeline = self.plan["pipeline"]
+        here, there = (pipeline["stages"][i]["rank"] for i in (s, s + 1))
+        if here == there:
+            return makers
+        made = self.new("exchange")
+        self.flow(makers, made)
+        axis = pipeline["axis"]
+        elements = "*".join(f"({size})" for size in value["shape"]) or "1"
+        frame.items.append(
+            Exchange(
+                id=made,
+                row=Row(0, "", value["axes"], "", (), 0, ""),
+                axis=axis,
+                forward="send",
+                forward_elements=elements,
+                backward="send" if value["grad"] else None,
+                backward_elements=elements if value["grad"] else None,
+                width=width(value["dtype"]),
+                reason=f"stage {s + 1} is on {axis} {there}",
+                rule="",
+                inside="",
+            )
+        )
+        return (made,)
 
     def new(self, kind: str) -> str:
         self.numbers[kind] = self.numbers.get(kind, 0) + 1
@@ -195,7 +250,7 @@ class _Walk:
     def loop(self, frame: _Frame, loop: Loop) -> list[Makers]:
         """A folded loop: each kind of member once, one after another."""
         frame.close()
-        members = frame.owner.children[loop.over]
+        members, first, whole = self.members(frame, loop.over)
         entry = (
             frame.plan.pop(0) if frame.plan and frame.plan[0].get("loop") is not None else {"kinds": [], "bodies": []}
         )
@@ -203,11 +258,22 @@ class _Walk:
             at = [i for i, name in enumerate(members) if name == cls]
             plan = list(entry["bodies"][entry["kinds"][at[0]]]) if entry["kinds"] else []
             for statement in loop.body:
-                shown = f"{loop.over}.*" if len(at) == len(members) else f"{loop.over}{_slice(at, len(members))}"
-                inner = self.enter(frame, statement, f"{loop.over}.{at[0]}", shown, self.classes[cls], plan)
+                indices = [first + i for i in at]
+                star = whole and len(at) == len(members)
+                shown = f"{loop.over}.*" if star else f"{loop.over}{as_slice(indices, len(members) if whole else None)}"
+                inner = self.enter(frame, statement, f"{loop.over}.{indices[0]}", shown, self.classes[cls], plan)
                 made = self.module(frame, inner, f"× {len(at)}" if len(at) > 1 else "")
                 frame.values.update(zip(statement.targets, made, strict=False))
         return []
+
+    def members(self, frame: _Frame, over: str) -> tuple[Sequence[str], int, bool]:
+        """The classes of a list's members, the index of the first, and whether these are all: a stage has a part."""
+        members = frame.owner.children[over]
+        path = f"{frame.path}.{over}" if frame.path else over
+        if self.layers is None or path != self.plan["pipeline"]["layers"]:
+            return members, 0, True
+        every = members * len(self.layers) if len(members) == 1 else members
+        return every, self.layers.start, False
 
 
 def _does(function: str, op: str) -> bool:
@@ -219,14 +285,3 @@ def _arguments(call: str) -> list[str]:
     """The variables between the brackets of a call of a module: generated code passes nothing else."""
     inside = call.rpartition(")")[0]
     return [part.strip() for part in inside.split(",") if part.strip()]
-
-
-def _slice(members: Sequence[int], count: int) -> str:
-    """Indices as a Python slice where they are one: [0::2], [3], [1:11]."""
-    if len(members) == 1:
-        return f"[{members[0]}]"
-    step = members[1] - members[0]
-    if list(members) != list(range(members[0], members[-1] + 1, step)):
-        return f"[{', '.join(map(str, members))}]"
-    stop = "" if members[-1] + step >= count else str(members[-1] + 1)
-    return f"[{members[0]}:{stop}]" if step == 1 else f"[{members[0]}:{stop}:{step}]"

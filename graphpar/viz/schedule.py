@@ -1,0 +1,35 @@
+"""The schedule of a build, drawn from what its plan says of its pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from graphpar.schedules.actions import parse
+from graphpar.schedules.clock import Costs, clock
+from graphpar.viz.gantt import gantt
+
+ESTIMATE = "if a stage takes as long as it has operations, and each half of its backward as long as its forward"
+
+
+def schedule(plan: Mapping[str, Any]) -> str | None:
+    """The picture of a step, as the text of an SVG file; None if the plan has no pipeline.
+
+    Times follow from the operations of each stage (see ESTIMATE); messages take none.
+    """
+    pipeline = plan.get("pipeline")
+    if not pipeline:
+        return None
+    order = {int(rank): tuple(map(parse, words)) for rank, words in pipeline["order"].items()}
+    timeline = clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
+    counts = (
+        _number(len(pipeline["stages"]), "stage"),
+        f"on {_number(len(order), 'rank')},",
+        _number(pipeline["microbatches"], "microbatch", "es"),
+    )
+    return gantt(timeline, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}")
+
+
+def _number(count: int, word: str, plural: str = "s") -> str:
+    return f"{count} {word}{plural if count != 1 else ''}"

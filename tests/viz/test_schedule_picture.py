@@ -1,0 +1,99 @@
+"""A build with stages is drawn with the schedule of its step, from what its plan says alone."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+from compiled_zoo import parsed
+from deep_zoo import deep
+
+from graphpar.compiler import compile_captured
+from graphpar.pipeline.cutting import Cutting
+from graphpar.viz.command import visualize
+from graphpar.viz.gantt import gantt
+from graphpar.viz.schedule import schedule
+
+HEADING = "<h2>Schedule of a step</h2>"
+TITLES = {"1f1b": "1f1b: 2 stages on 2 ranks, 4 microbatches", "zbv": "zbv: 4 stages on 2 ranks, 4 microbatches"}
+
+
+class Made(NamedTuple):
+    folder: Path
+    cutting: Cutting | None
+
+    @property
+    def plan(self):
+        return json.loads((self.folder / "plan.json").read_text())
+
+
+def make(folder, mesh, **pipeline):
+    spec = {"version": 1, "mesh": mesh, "layout": []}
+    if pipeline:
+        spec["pipeline"] = {"axis": "pp", "microbatches": 4, **pipeline}
+    made = compile_captured(deep("nanogpt", 4).captured, parsed(spec), {"model": "nanogpt", "spec_file": "spec.yaml"})
+    made.write(folder)
+    return Made(folder, made.cutting)
+
+
+@pytest.fixture(scope="module", params=TITLES)
+def made(request, tmp_path_factory):
+    return make(tmp_path_factory.mktemp("builds") / request.param, {"pp": 2}, schedule=request.param)
+
+
+def test_it_is_the_timeline_that_the_compiler_told(made):
+    plan = made.plan
+    assert schedule(plan) == gantt(made.cutting.timeline, TITLES[plan["pipeline"]["schedule"]])
+
+
+def test_the_plan_says_the_work_of_each_stage(made):
+    work = [stage["work"] for stage in made.plan["pipeline"]["stages"]]
+    assert work == list(made.cutting.work) and min(work) > 0
+
+
+def test_longer_stages_have_longer_boxes(made):
+    plan = made.plan
+    plan["pipeline"]["stages"][0]["work"] *= 3
+    changed = schedule(plan)
+    assert "0F0: forward of stage 0, microbatch 0, from 0.00 to 1.00" in changed
+    assert changed != schedule(made.plan)
+
+
+@pytest.mark.parametrize("dot", [True, False], ids=["dot", "no dot"])
+def test_it_lies_beside_the_graph(made, dot, monkeypatch, tmp_path):
+    if not dot:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    elif shutil.which("dot") is None:
+        pytest.skip("graphviz's dot is not installed")
+    written = visualize(made.folder)
+    graphs = ["graph.svg", "graph.html"] if dot else ["graph.dot", "graph.html"]
+    assert [file.name for file in written.files] == [*graphs, "schedule.svg"]
+    assert (made.folder / "schedule.svg").read_text() == schedule(made.plan)
+
+
+def test_who_names_files_gets_no_other(made, tmp_path):
+    shutil.copytree(made.folder, tmp_path / "build", ignore=shutil.ignore_patterns("*.svg"))
+    written = visualize(tmp_path / "build", [tmp_path / "a.html"])
+    assert [file.name for file in written.files] == ["a.html"]
+    assert not list(tmp_path.rglob("*.svg"))
+
+
+def test_the_page_has_it_below_the_program(made, tmp_path):
+    visualize(made.folder, [tmp_path / "a.html"])
+    text = (tmp_path / "a.html").read_text()
+    program, _, below = text.partition(HEADING)
+    assert "<section>" in program and "<section>" not in below
+    drawn = ElementTree.fromstring(below[below.index("<svg") : below.index("</svg>") + len("</svg>")])
+    whole = ElementTree.fromstring(schedule(made.plan))
+    assert [e.attrib for e in drawn.iter()] == [e.attrib for e in whole.iter()]
+    assert not re.search(r"<script|https?://|<link|<img|@import", text)
+
+
+def test_a_build_without_stages_has_none(tmp_path):
+    made = make(tmp_path, {"dp": 1})
+    assert schedule(made.plan) is None
+    assert "schedule.svg" not in [file.name for file in visualize(made.folder).files]
+    assert HEADING not in (made.folder / "graph.html").read_text()
