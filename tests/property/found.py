@@ -82,6 +82,18 @@ FOUND: dict[str, Found] = {
         None,
         lambda c, spec: alternating(c) and c.attention == "masked" and cuts(spec, "seq"),
     ),
+    "what a stage only passes on": Found(
+        Choices(layers=3, stream="first", head="matmul"),
+        layout({"pp": 3}) | {"pipeline": {"axis": "pp", "schedule": "1f1b", "microbatches": 2}},
+        None,
+        lambda c, spec: c.stream == "first" and "pipeline" in spec,
+    ),
+    "a scale for each head, the heads of each rank in one group": Found(
+        Choices(kv_heads=2, about="head scale"),
+        layout({"tp": 2}, "heads tp"),
+        "the check takes reshape(1, 2, 1, 1) of (1@tp 2) for a split into groups, and refuses a right program",
+        lambda c, spec: c.about == "head scale" and c.group > 1 and cuts(spec, "heads", "kv_heads"),
+    ),
 }
 
 

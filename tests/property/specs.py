@@ -8,6 +8,8 @@ from typing import Any
 from choices import Choices
 from hypothesis import strategies as st
 
+from graphpar.language.schedules import SCHEDULES
+
 ROWS, LENGTH = 4, 12  # of every batch: what data and sequence axes divide
 
 Document = dict[str, Any]
@@ -97,6 +99,29 @@ def split(draw: st.DrawFn, c: Choices) -> Document:
     rules: Rules = [{"kv_heads": "tp"}, {"q_group": "tq"}]
     rules += [{"d_ff": [*axes]}] if c.hidden % 4 == 0 else [{"d_ff": "tp"}]
     return document({"tp": 2, "tq": 2}, [*rules, {"vocab": draw(st.sampled_from(([*axes], "tp", "tq")))}], c)
+
+
+@st.composite
+def staged(draw: st.DrawFn, c: Choices) -> Document:
+    """A pipeline, alone or next to data or tensor parallelism; now and then with forwards that run again."""
+    ranks = draw(st.sampled_from([n for n in (1, 2, 2, 3) if n <= c.layers]))
+    beside = draw(st.sampled_from((None, "dp", "tp"))) if ranks < 3 else None
+    most = ROWS // 2 if beside == "dp" else ROWS  # microbatches: a row is not cut
+    possible = [
+        {"schedule": name, "microbatches": m, **({"virtual": v} if v != known.usual else {})}
+        for name, known in SCHEDULES.items()
+        for v in (1, 2, 3)
+        if known.least <= v <= known.most and ranks * v <= c.layers
+        for m in (1, 2, 4)
+        if m <= most
+        if (not known.rounds or m % ranks == 0) and (not known.filled or m >= ranks * v)
+    ]
+    rules: Rules = {None: [], "dp": [{"batch": "dp"}], "tp": draw(tensor_rules(c, "tp", 2))}[beside]
+    mesh = {"pp": ranks, **({beside: 2} if beside else {})}
+    pipeline = draw(st.sampled_from(possible))
+    again: Rules = [{"at": "blocks", "recompute": draw(st.sampled_from((True, "selective")))}]
+    wanted = draw(st.booleans()) and pipeline["schedule"] in ("gpipe", "1f1b", "interleaved")
+    return document(mesh, rules, c, again if wanted else None) | {"pipeline": {"axis": "pp", **pipeline}}
 
 
 @st.composite

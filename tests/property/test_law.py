@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from law import Drawn, refusal
 
-from specs import Document, layouts
+from specs import Document, layouts, staged
 
 DRAWS = int(os.environ.get("GRAPHPAR_DRAWS", "100"))
 SEED = int(os.environ.get("GRAPHPAR_SEED", "0"))
@@ -30,6 +30,13 @@ def cases(draw: st.DrawFn) -> Case:
     return c, tuple(draw(layouts(c)) for _ in range(LAYOUTS))
 
 
+@st.composite
+def pipelines(draw: st.DrawFn) -> Case:
+    """A model of several blocks, and some ways to run it in stages."""
+    c = draw(choices().filter(lambda c: c.layers > 1))
+    return c, tuple(draw(staged(c)) for _ in range(LAYOUTS))
+
+
 def outcome(model: Drawn, document: Document) -> str:
     """What became of one draw, in a word or two."""
     if known(model.choices, document):
@@ -43,14 +50,23 @@ def outcome(model: Drawn, document: Document) -> str:
 
 
 def test_no_layout_changes_a_result() -> None:
+    hold(cases(), DRAWS)
+
+
+def test_no_pipeline_changes_a_result() -> None:
+    hold(pipelines(), DRAWS // 4)
+
+
+def hold(drawn: st.SearchStrategy[Case], draws: int) -> None:
+    """Try so many draws, and print what became of them."""
     tally: Counter[str] = Counter()
     tried: set[str] = set()  # hypothesis comes back to a draw now and then
 
     @seed(SEED)
-    @settings(max_examples=DRAWS, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(cases())
+    @settings(max_examples=draws, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(drawn)
     def holds(case: Case) -> None:
-        if tally.total() >= DRAWS:
+        if tally.total() >= draws:
             return
         model = Drawn(case[0])
         new = {repr((case[0], document)): document for document in case[1]}
