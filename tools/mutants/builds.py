@@ -1,12 +1,16 @@
-"""The right programs that mutants are made of: three small models, each in the layouts that show a kind of mistake."""
+"""The right programs that mutants are made of: small models, each in the layouts that show a kind of mistake."""
 
 import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from graphpar.check.check import check_program
+from graphpar.check.interpret import Finding
+from graphpar.check.schedule import check_schedule
 from graphpar.compiler import compile_captured
 from graphpar.language.parse import parse_spec
 from graphpar.language.schema import Spec
@@ -19,7 +23,13 @@ MODELS = Path(__file__).parents[2] / "tests" / "models"
 # gpt    biases, dropout, a position table, attention in the open, a vocabulary that is padded
 # tied   the same with one table for embedding and head, packed q, k and v, fused attention
 # llama  rotary positions, fewer heads of keys and values than of queries, RMSNorm
-SOURCES = {"gpt": "nanogpt_manual.py:tiny", "tied": "tied_functional.py:tiny", "llama": "llama_style.py:tiny"}
+# passed every layer reads the embeddings, which stages pass on
+SOURCES = {
+    "gpt": MODELS / "nanogpt_manual.py",
+    "tied": MODELS / "tied_functional.py",
+    "llama": MODELS / "llama_style.py",
+    "passed": Path(__file__).with_name("passed_on.py"),
+}
 
 TENSOR = [{"heads": "tp"}, {"d_ff": "tp"}, {"vocab": "tp"}]
 DATA = {"batch": "dp"}
@@ -28,6 +38,11 @@ PAD = {"uneven": {"vocab": "pad"}}
 EXACT = {"numerics": {"rng": "exact"}}
 GROUPS = [{"kv_heads": "tp"}, {"q_group": "tq"}, {"d_ff": ["tp", "tq"]}, {"vocab": ["tp", "tq"]}]
 
+
+def _pipeline(schedule: str, **more: int) -> dict[str, Any]:
+    return {"pipeline": {"axis": "pp", "schedule": schedule, "microbatches": 4, **more}}
+
+
 LAYOUTS = {
     "tp2": {"mesh": {"tp": 2}, "layout": TENSOR},
     "tp2+sp": {"mesh": {"tp": 2}, "layout": [*TENSOR, SEQUENCE]},
@@ -35,8 +50,22 @@ LAYOUTS = {
     "dp2xtp2": {"mesh": {"dp": 2, "tp": 2}, "layout": [DATA, *TENSOR]},
     "dp2xtp2+sp": {"mesh": {"dp": 2, "tp": 2}, "layout": [DATA, *TENSOR, SEQUENCE]},
     "exact": {"mesh": {"dp": 2, "tp": 2}, "layout": [DATA, *TENSOR, SEQUENCE], **EXACT},
+    "pp2": {"mesh": {"pp": 2}, "layout": [], **_pipeline("1f1b")},
+    "pp2xdp2": {"mesh": {"dp": 2, "pp": 2}, "layout": [DATA], **_pipeline("1f1b")},
+    "pp2xtp2": {"mesh": {"pp": 2, "tp": 2}, "layout": TENSOR, **_pipeline("1f1b")},
+    "pp2xtp2+sp": {"mesh": {"pp": 2, "tp": 2}, "layout": [*TENSOR, SEQUENCE], **_pipeline("1f1b")},
+    "pp2+again": {
+        "mesh": {"pp": 2},
+        "layout": [],
+        "regions": [{"at": "layers", "recompute": True}],
+        **_pipeline("1f1b"),
+    },
+    "pp1x2": {"mesh": {"pp": 1}, "layout": [], **_pipeline("interleaved", virtual=2)},
+    "pp2x2": {"mesh": {"pp": 2}, "layout": [], **_pipeline("zero_bubble", virtual=2)},  # two stages on each rank
     "kv2xq2": {"mesh": {"tp": 2, "tq": 2}, "layout": GROUPS},  # each head of keys and values on two ranks
 }
+
+FILES = ("model.py", "plan.json", "init.json", "schedule.csv")
 
 EVERYTHING = (
     "from torch import Tensor, nn; import torch; from graphpar.runtime import all_gather, all_gather_same, all_reduce, "
@@ -56,23 +85,25 @@ class Build:
     @property
     def files(self) -> Files:
         """What may be edited. The program may use every collective; its lines keep their numbers."""
-        names = ("model.py", "plan.json", "init.json")
-        files = {name: (self.folder / name).read_text(encoding="utf-8") for name in names}
+        files = {
+            name: (self.folder / name).read_text(encoding="utf-8") for name in FILES if (self.folder / name).exists()
+        }
         files["model.py"] = files["model.py"].replace("from torch import Tensor, nn", EVERYTHING, 1)
         return files
 
-    def text_and_plan(self, files: Files) -> tuple[str, dict[str, object]]:
-        """What the static check reads."""
-        return files["model.py"], json.loads(files["plan.json"])
+    def findings(self, files: Files) -> list[Finding]:
+        """What the static check says."""
+        plan = json.loads(files["plan.json"])
+        return [*check_program(files["model.py"], plan), *check_schedule(files.get("schedule.csv", ""), plan)]
 
 
 def compiled(name: str, root: Path) -> Build:
     """The build of that name, in a folder of its own below `root`."""
     model, layout = name.split()
     folder = root / name.replace(" ", "-")
-    uneven = {} if model == "llama" or layout == "dp2" else PAD
+    uneven = PAD if model in ("gpt", "tied") and "tp" in LAYOUTS[layout]["mesh"] else {}
     spec = parse_spec(yaml.safe_dump({"version": 1, **LAYOUTS[layout], **uneven}, sort_keys=False), "spec.yaml")
-    described = {"model": SOURCES[model], "spec_file": "spec.yaml"}
+    described = {"model": f"{SOURCES[model].name}:tiny", "spec_file": "spec.yaml"}
     compile_captured(_origin(model).captured, spec, described).write(folder)
     return Build(name, folder, _origin(model), spec)
 
@@ -80,5 +111,5 @@ def compiled(name: str, root: Path) -> Build:
 @cache
 def _origin(model: str) -> Origin:
     """The model, captured once."""
-    source = open_model(str(MODELS / SOURCES[model]))
+    source = open_model(f"{SOURCES[model]}:tiny")
     return Origin(source.construct, source.signature)

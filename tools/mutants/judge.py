@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from graphpar.check.check import check_program
 from graphpar.errors import GraphparError
 from graphpar.verify.report import Report
 from graphpar.verify.verify import Options, verify
@@ -69,7 +68,7 @@ def judge(mutant: Mutant, build: Build) -> Outcome:
     start = time.monotonic()
     right = build.files
     files = mutant.apply(right)
-    findings = check_program(*build.text_and_plan(files))
+    findings = build.findings(files)
     wrong = [finding for finding in findings if finding.followed]
     static = (wrong or findings)[0] if findings else None
     with tempfile.TemporaryDirectory(prefix="mutant-") as root:

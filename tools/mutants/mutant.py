@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
-Files = dict[str, str]  # the text of model.py, plan.json and init.json
+Files = dict[str, str]  # the text of model.py, plan.json, init.json and, with a pipeline, schedule.csv
 
 
 class NothingToMutateError(Exception):
@@ -23,16 +23,17 @@ class Text:
     pattern: str
     new: str
     behind: str = ""
+    file: str = "model.py"
 
     def apply(self, files: Files) -> Files:
         """The files with the edit."""
-        text = files["model.py"]
+        text = files[self.file]
         anchor = re.search(self.behind, text)
         start = anchor.end() if anchor else 0
         after, count = re.subn(self.pattern, self.new, text[start:], count=1)
         if anchor is None or not count or after == text[start:]:
             raise NothingToMutateError(f"{self.pattern!r} behind {self.behind!r}")
-        return {**files, "model.py": text[:start] + after}
+        return {**files, self.file: text[:start] + after}
 
 
 @dataclass(frozen=True)

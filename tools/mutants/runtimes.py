@@ -8,7 +8,8 @@ import torch
 from tools.mutants import wrong
 from tools.mutants.mutant import Mutant, Patch
 
-RUNTIME, STEPS, PROGRAM = "graphpar.runtime", "graphpar.verify.steps", "graphpar.verify.program"
+RUNTIME, PROGRAM = "graphpar.runtime", "graphpar.verify.program"
+STEPS, RUNS = "graphpar.verify.steps", "graphpar.verify.runs"
 COLLECTIVES, VOCAB, RANDOM = f"{RUNTIME}.collectives", f"{RUNTIME}.vocab", f"{RUNTIME}.random"
 
 ROWS = "the loss is a sum over the rows of all data ranks: which of them takes which rows changes nothing"
@@ -86,7 +87,7 @@ RUNTIMES = (
         "labels counted in one microbatch",
         "loss",
         "gpt dp2",
-        f"{STEPS}:count_labels",
+        f"{RUNS}:count_labels",
         lambda right: lambda model, batches, plan, mesh: right(model, batches[-1:], plan, mesh),
         spoils="losses",
     ),
@@ -94,7 +95,7 @@ RUNTIMES = (
         "labels counted on one rank",
         "loss",
         "gpt dp2xtp2",
-        f"{STEPS}:count_labels",
+        f"{RUNS}:count_labels",
         lambda right: lambda model, batches, plan, mesh: sum(model.count(**b) for b in batches),
         spoils="^the loss$",
     ),
@@ -113,7 +114,7 @@ RUNTIMES = (
         "sums that start before the last backward",
         "reducer",
         "gpt dp2",
-        f"{STEPS}:GradientSums",
+        f"{RUNS}:GradientSums",
         wrong.early_sums,
         spoils="norms",
     ),

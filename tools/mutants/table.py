@@ -1,6 +1,7 @@
 """All mutants, and the kinds of mistakes that must be among them."""
 
 from tools.mutants.mutant import Mutant
+from tools.mutants.pipelines import PIPELINES
 from tools.mutants.plans import PLANS
 from tools.mutants.runtimes import RUNTIMES
 from tools.mutants.states import STATES
@@ -30,8 +31,14 @@ KINDS = {
     "mask": "a token sees what it must not, or is not where it is",
     "stale": "a parameter is not updated, or not everywhere",
     "optimizer": "a step is another one",
+    "stages": "a stage of a pipeline is on another rank",
+    "layers": "a stage of a pipeline has other layers than its own",
+    "message": "a stage sends something else, or in another state, or gets no gradient back",
+    "microbatch": "a microbatch is taken for another, or counts more than another",
+    "tied": "what several stages hold gets several gradients",
+    "schedule": "ranks of a pipeline do something else than the plan says, or wait for ever",
     "plan": "plan.json says something else than the text",
     "wrong text": "the program is no program, or computes something else everywhere",
 }
 
-MUTANTS: tuple[Mutant, ...] = (*MOVES, *STATES, *RUNTIMES, *PLANS)
+MUTANTS: tuple[Mutant, ...] = (*MOVES, *STATES, *RUNTIMES, *PLANS, *PIPELINES)
