@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help venv demo test property check lint types layers format clean
+.PHONY: help venv demo test property pipelines check lint types layers format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -25,6 +25,9 @@ test: check  ## all checks, then all tests
 
 property: .venv/stamp  ## 2000 models and layouts that nobody chose; GRAPHPAR_DRAWS and GRAPHPAR_SEED change them
 	@GRAPHPAR_DRAWS=$${GRAPHPAR_DRAWS:-2000} $(BIN)/pytest -q -s --show-capture=no tests/property
+
+pipelines: .venv/stamp  ## every zoo model in stages, under every schedule and mesh: about an hour
+	@GRAPHPAR_PIPELINES=all $(BIN)/pytest -q -n 2 --dist loadgroup tests/test_pipelines.py
 
 check: lint types layers  ## style, types and who imports whom
 
