@@ -84,6 +84,28 @@ def test_two_launchers_meet_over_loopback(alone: Path, tmp_path: Path):
     assert_same(folder, alone)
 
 
+DIES = """
+
+def _dies(*received, **inputs):
+    import os
+
+    os.kill(os.getpid(), 9)
+
+
+GPTLast.forward = _dies
+"""
+
+
+def test_a_killed_rank_ends_all_stages_with_its_name(tmp_path: Path):
+    folder = built(tmp_path, {"pp": 2}, [], schedule="1f1b", microbatches=4)
+    with (folder / "model.py").open("a") as program:
+        program.write(DIES)
+    ended = start(folder, "--data", "text.bin", *STEPS, "--no-save", ranks=2)
+    assert ended.code != 0
+    assert ended.seconds < 60
+    assert ended.said == ["rank 0, step 0: stopped because rank 1, step 0 died"]
+
+
 def test_the_wrong_number_of_microbatches_is_told(tmp_path: Path):
     folder = built(tmp_path, {"pp": 1}, [], schedule="1f1b", microbatches=4)
     ended = start(folder, "--data", "text.bin", *STEPS, "--accumulate", "2", ranks=1)
