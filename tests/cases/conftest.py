@@ -1,6 +1,7 @@
-"""The tests here compare programs as those of the compiler do."""
+"""The tests here compare programs as those of the compiler do, and their models are made of the same parts."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "compiler"))
+COMPILER = Path(__file__).parents[1] / "compiler"
+sys.path[:0] = [str(COMPILER), str(COMPILER / "models")]
