@@ -17,7 +17,7 @@ venv: .venv/stamp  ## a virtual environment with everything pinned
 .venv/stamp: constraints.txt pyproject.toml tools/venv
 	@PYTHON="$(PYTHON)" tools/venv
 
-demo: .venv/stamp  ## compile, train, verify and draw a small GPT, in about two minutes
+demo: .venv/stamp  ## compile, train, verify and draw a small GPT, then in stages: under three minutes
 	@$(BIN)/graphpar demo
 
 test: check  ## all checks, then all tests

@@ -48,6 +48,23 @@ def read_losses(metrics: Path) -> Losses:
     return Losses(tuple(line["loss"] for line in lines if "loss" in line), held_out[-1])
 
 
+def side_by_side(first: Path, second: Path) -> list[tuple[float, float]]:
+    """The losses of the first steps of two runs, from their metrics.jsonl, as long as both had the same learning rate.
+
+    A rate acts on the losses after its step, so the first step that has another one is the last here.
+    """
+    runs = [
+        [line for line in map(json.loads, path.read_text(encoding="utf-8").splitlines()) if "loss" in line]
+        for path in (first, second)
+    ]
+    found: list[tuple[float, float]] = []
+    for one, other in zip(*runs, strict=False):
+        found.append((one["loss"], other["loss"]))
+        if one["lr"] != other["lr"]:
+            break
+    return found
+
+
 def loss_in_source(model: Path, weights: Path, text: Path, seq: int, windows: int) -> float:
     """The held-out loss of the source model on one device, with the trained weights loaded strictly.
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from graphpar.demo import steps
 from graphpar.demo.command import command
 from graphpar.demo.material import NotOursError, prepare
-from graphpar.demo.results import Losses, read_losses, worth_reading
+from graphpar.demo.results import Losses, read_losses, side_by_side, worth_reading
 from graphpar.demo.steps import Step, StepError, run
 
 
@@ -72,6 +72,14 @@ def test_the_losses_are_read_from_the_metrics(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     losses = read_losses(tmp_path / "metrics.jsonl")
     assert (losses.first, losses.last, losses.held_out) == (6.0, 4.5, 3.5)
+
+
+def test_two_runs_are_compared_up_to_the_step_whose_rate_differs(tmp_path):
+    for name, rates in (("a", (1.0, 2.0, 3.0, 2.5)), ("b", (1.0, 2.0, 2.9))):
+        lines = [{"step": i, "loss": 6.0 - i, "lr": rate} for i, rate in enumerate(rates)] + [{"held_out_loss": 3.5}]
+        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
+    assert side_by_side(tmp_path / "a", tmp_path / "b") == [(6.0, 6.0), (5.0, 5.0), (4.0, 4.0)]
+    assert len(side_by_side(tmp_path / "a", tmp_path / "a")) == 4
 
 
 def test_a_falling_loss_is_a_falling_line():
