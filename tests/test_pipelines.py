@@ -6,19 +6,24 @@ under all of them (`make pipelines`, about an hour).
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch.nn.functional as F
 from compiled_zoo import parsed, told
 from deep_zoo import deep
+from torch import Tensor, nn
 from zoo import MODELS
 
+from graphpar.capture.capture import Signature
 from graphpar.compiler import compile_captured
 from graphpar.errors import GraphparError
 from graphpar.language.schedules import SCHEDULES
+from graphpar.verify.origin import Origin
 from graphpar.verify.verify import Options, verify
 
 TENSOR = [{"heads": "tp"}, {"d_ff": "tp"}, {"vocab": "tp"}]
@@ -157,9 +162,57 @@ def test_one_rank_may_have_every_stage(tmp_path: Path):
     assert_holds("opt", 4, {"version": 1, "mesh": {"pp": 1}, "layout": [], "pipeline": pipeline}, tmp_path)
 
 
+def test_seven_layers_over_four_stages(tmp_path: Path):
+    pipeline = {"axis": "pp", "schedule": "1f1b", "microbatches": 3}
+    assert_holds("nanogpt", 7, {"version": 1, "mesh": {"pp": 4}, "layout": [], "pipeline": pipeline}, tmp_path)
+    layers = [stage["layers"] for stage in json.loads((tmp_path / "plan.json").read_text())["pipeline"]["stages"]]
+    assert layers == [[0, 2], [2, 4], [4, 6], [6, 7]]  # the last one has the head
+
+
+class Block(nn.Module):
+    """A feed-forward beside the stream."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(32)
+        self.up = nn.Linear(32, hidden)
+        self.down = nn.Linear(hidden, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Uneven(nn.Module):
+    """The first and the last block differ from those between: no loop has them all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tok = nn.Embedding(48, 32)
+        self.blocks = nn.ModuleList([Block(128), Block(64), Block(64), Block(48)])
+        self.head = nn.Linear(32, 48, bias=False)
+
+    def forward(self, ids: Tensor, labels: Tensor) -> Tensor:
+        x = self.tok(ids)
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "zbv"])
+def test_blocks_that_differ(schedule: str, tmp_path: Path):
+    pipeline = {"axis": "pp", "schedule": schedule, "microbatches": 2}
+    spec = {"version": 1, "mesh": {"pp": 2, "tp": 2}, "layout": [{"d_ff": "tp"}], "pipeline": pipeline}
+    assert_verified(Origin(Uneven, Signature(("ids", "labels"), {})), spec, tmp_path)
+
+
 def assert_holds(model: str, layers: int, document: dict[str, Any], folder: Path) -> None:
+    """Compile and verify a model of the zoo with so many layers."""
+    assert_verified(deep(model, layers), document, folder)
+
+
+def assert_verified(origin: Origin, document: dict[str, Any], folder: Path) -> None:
     """Compile and verify."""
-    origin, spec = deep(model, layers), parsed(document)
-    compile_captured(origin.captured, spec, {"model": model, "spec_file": "spec.yaml"}).write(folder)
+    spec = parsed(document)
+    compile_captured(origin.captured, spec, {"model": "model", "spec_file": "spec.yaml"}).write(folder)
     report = verify(folder, origin, spec, Options(capture=False))
     assert report.passed, told(report)
