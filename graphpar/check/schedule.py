@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from graphpar.check.interpret import Finding
-from graphpar.schedules.actions import Action, Order, Step, parse, spell
+from graphpar.schedules.actions import Action, Order, Step, homes, parse, spell
 from graphpar.schedules.clock import Costs, Stuck, clock, incomplete
 from graphpar.schedules.messages import blocked, placed, unpaired
 
@@ -44,7 +44,7 @@ def check_schedule(text: str, plan: Mapping[str, Any]) -> list[Finding]:
     found += [*_elsewhere(cells, pipeline), *_another_order(cells, pipeline)]
     order = {rank: tuple(cell.step for cell in row) for rank, row in enumerate(cells)}
     missing = incomplete(order, pipeline["microbatches"])
-    missing += [f"stage {s}: nothing" for s in range(len(pipeline["stages"])) if not _runs(order, s)]
+    missing += [f"stage {s}: nothing" for s in range(len(pipeline["stages"])) if s not in homes(order)]
     found += [_wrong(1, 1, f"no whole step of {pipeline['microbatches']} microbatches: {m}") for m in missing[:FEW]]
     return found or list(_waits(order, cells))
 
@@ -96,14 +96,10 @@ def _another_order(cells: list[list[_Cell]], pipeline: Mapping[str, Any]) -> Ite
                 break
 
 
-def _runs(order: Order, stage: int) -> bool:
-    return any(action.stage == stage for row in order.values() for step in row for action in step)
-
-
 def _waits(order: Order, cells: list[list[_Cell]]) -> Iterator[Finding]:
     """Where ranks wait for each other: actions for what they need, and messages for their other end."""
     try:
-        clock(order, Costs.even(1 + max(a.stage for row in order.values() for step in row for a in step)))
+        clock(order, Costs.even(len(homes(order))))
     except Stuck as stuck:
         at = _cell(cells, next(iter(stuck.waits.values()))[0])
         yield _wrong(at.line, at.column, f"from here on every rank waits for another: {stuck}")

@@ -16,15 +16,16 @@ def describe(cutting: Cutting) -> list[str]:
     busy = [sum(r.end - r.start for r in timeline.of(rank)) / timeline.cost for rank in ranks]
     count = len(cutting.layers)
     return [
-        f"{cutting.schedule}: {_number(count, 'stage')} on {_number(len(ranks), 'rank')},"
-        f" {_number(cutting.microbatches, 'microbatch', 'es')}",
+        f"{cutting.schedule}: {number(count, 'stage')} on {number(len(ranks), 'rank')},"
+        f" {number(cutting.microbatches, 'microbatch', 'es')}",
         *(_alike(cutting) if count > MANY else _each(cutting)),
         f"bubble {timeline.bubble:.3f}; busy, by rank: {_by_rank([f'{share:.2f}' for share in busy])}",
         f"most microbatches in flight, by rank: {_by_rank([str(timeline.in_flight(rank)) for rank in ranks])}",
     ]
 
 
-def _number(count: int, word: str, plural: str = "s") -> str:
+def number(count: int, word: str, plural: str = "s") -> str:
+    """`1 stage`, `2 stages`."""
     return f"{count} {word}{plural if count != 1 else ''}"
 
 
@@ -45,7 +46,7 @@ def _alike(cutting: Cutting) -> Iterator[str]:
             yield f"stage {first}: {_members(cutting, first)}"
             continue
         layers = range(cutting.layers[first].start, cutting.layers[rest[-1]].stop)
-        each = _number(len(cutting.layers[first]), "layer")
+        each = number(len(cutting.layers[first]), "layer")
         yield f"stages {first}-{rest[-1]}: {each} each, {cutting.path}[{layers.start}:{layers.stop}]"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from graphpar.errors import Diagnostic, GraphparError, Note, Span, any_of, listing, raise_if_any
+from graphpar.errors import Diagnostic, GraphparError, Note, any_of, listing, raise_if_any
 from graphpar.ir.graph import Graph, Node, ancestors, plain
+from graphpar.language.check_pipeline import span_of
 from graphpar.language.schema import Pipeline
 from graphpar.language.selectors import Selector, matches, selects
 from graphpar.language.unmatched import ModelNames, explain_path, out_of_range
@@ -28,7 +29,7 @@ def list_of_layers(pipeline: Pipeline, graph: Graph) -> str:
 
 def _no_list(pipeline: Pipeline, found: Sequence[str], graph: Graph) -> Diagnostic:
     selector, names = pipeline.layers, model_names(graph)
-    span = _span(pipeline, "layers")
+    span = span_of(pipeline, "layers")
     if not found and not names.takes(selector):
         return explain_path(selector, names.paths, names)
     lists = [f"/{path}" for path in graph.lists()]
@@ -62,7 +63,7 @@ def _wrong_count(pipeline: Pipeline, stages: int, ranks: int) -> Diagnostic:
     """Of a schedule from a file; a named one is checked with the language."""
     return Diagnostic(
         "stage-count",
-        _span(pipeline, "stages"),
+        span_of(pipeline, "stages"),
         f"the number of stages listed is {len(pipeline.stages or ())}, and {pipeline.schedule} runs {stages}",
         why=(f"{pipeline.schedule} has actions of stages 0 to {stages - 1} on {ranks} ranks",),
         fix=f"list {stages} stages",
@@ -143,7 +144,7 @@ class _Reader:
             changed.setdefault(stage, own[stage]).append(index)
         return Diagnostic(
             "bad-stages",
-            _span(self.pipeline, "stages"),
+            span_of(self.pipeline, "stages"),
             f"no stage has {_all_of(self._runs(missing))}",
             why=(f"`{self.path}` has {self.count} layers, and {counts}",),
             fix="\n".join(self._line(stage, layers) for stage, layers in sorted(changed.items())),
@@ -233,7 +234,7 @@ def out_of_order(
 def _not_in_order(pipeline: Pipeline, path: str, own: tuple[int, str], reads: tuple[int, str]) -> Diagnostic:
     return Diagnostic(
         "no-layers",
-        _span(pipeline, "layers"),
+        span_of(pipeline, "layers"),
         f"the model does not run `{path}` in the order of the list",
         why=(
             f"`{own[1]}` on stage {own[0]} reads what `{reads[1]}` on stage {reads[0]} makes",
@@ -247,7 +248,9 @@ def _reads_later(
 ) -> Diagnostic:
     listed_own = own[1] in modules
     selectors = [s for stage in pipeline.stages or () for s in stage]
-    span = next((s.span for s in selectors if selects(s, (own if listed_own else reads)[1])), _span(pipeline, "stages"))
+    span = next(
+        (s.span for s in selectors if selects(s, (own if listed_own else reads)[1])), span_of(pipeline, "stages")
+    )
     return Diagnostic(
         "bad-stages",
         span,
@@ -280,7 +283,3 @@ def _runs(numbers: Sequence[int]) -> list[range]:
         else:
             found.append(range(n, n + 1))
     return found
-
-
-def _span(pipeline: Pipeline, key: str) -> Span:
-    return pipeline.spans.get(key, pipeline.span)

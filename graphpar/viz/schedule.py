@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from graphpar.pipeline.describe import number
 from graphpar.schedules.actions import parse
 from graphpar.schedules.clock import Costs, clock
 from graphpar.viz.gantt import gantt
@@ -24,12 +25,8 @@ def schedule(plan: Mapping[str, Any]) -> str | None:
     order = {int(rank): tuple(map(parse, words)) for rank, words in pipeline["order"].items()}
     timeline = clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
     counts = (
-        _number(len(pipeline["stages"]), "stage"),
-        f"on {_number(len(order), 'rank')},",
-        _number(pipeline["microbatches"], "microbatch", "es"),
+        number(len(pipeline["stages"]), "stage"),
+        f"on {number(len(order), 'rank')},",
+        number(pipeline["microbatches"], "microbatch", "es"),
     )
     return gantt(timeline, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}")
-
-
-def _number(count: int, word: str, plural: str = "s") -> str:
-    return f"{count} {word}{plural if count != 1 else ''}"
