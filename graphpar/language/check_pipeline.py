@@ -14,11 +14,11 @@ def check_pipeline(spec: Spec) -> tuple[Diagnostic, ...]:
     pipeline = spec.pipeline
     if pipeline is None:
         return ()
-    found = [*_layout(spec, pipeline), *_virtual(pipeline)]
+    found = list(_virtual(pipeline))
     ranks = spec.mesh.sizes().get(pipeline.axis)
     if ranks is not None and pipeline.schedule in SCHEDULES and not found:
         found = [*_microbatches(pipeline, ranks), *_count(pipeline, ranks)]
-    return tuple(found)
+    return (*_layout(spec, pipeline), *found)
 
 
 def _layout(spec: Spec, pipeline: Pipeline) -> Iterable[Diagnostic]:
