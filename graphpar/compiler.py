@@ -133,7 +133,11 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
     files = {
         "model.py": text.text,
         "train.py": train_program(
-            document["class"], layout.mesh, counted=document["count"], pipeline=cutting is not None
+            document["class"],
+            layout.mesh,
+            counted=document["count"],
+            pipeline=cutting is not None,
+            rows=document["labels"] == "row",
         ),
         "plan.json": json.dumps(document, indent=1) + "\n",
         "init.json": json.dumps(captured.built.tape) + "\n",

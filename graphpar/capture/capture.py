@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import sympy
@@ -32,11 +33,19 @@ SEQ = sympy.Symbol("seq", integer=True, positive=True)
 
 @dataclass(frozen=True)
 class Signature:
-    """How the model is called for training: its token inputs, constants, and which output is the loss."""
+    """How the model is called for training: its inputs, constants, and which output is the loss.
+
+    Every input is int64[batch, seq], but int64[batch] if it is one of `per_row`: labels of whole rows.
+    """
 
     inputs: tuple[str, ...]
     constants: Mapping[str, Any]
     loss: str | None = None
+    per_row: tuple[str, ...] = ()
+
+    def sized(self, batch: int, seq: int) -> dict[str, tuple[int, ...]]:
+        """The shape of every input of so many rows and tokens."""
+        return {name: (batch,) if name in self.per_row else (batch, seq) for name in self.inputs}
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class Captured:
 def capture(construct: Callable[[], nn.Module], signature: Signature) -> Captured:
     """Build the model without storage and capture its training loss.
 
-    Every input is an int64 tensor [batch, seq]; both sizes stay symbolic.
+    Both sizes of the inputs stay symbolic.
     """
     with _quiet():
         built = recipe.build(construct)
@@ -64,7 +73,7 @@ def capture(construct: Callable[[], nn.Module], signature: Signature) -> Capture
         translation = share(translate.translate(program, model, sizes), groups.sites)
         nodes, new, loops = fold(translation, groups.sites)
         if any(node.op == "dropout" or node.attrs.get("dropout") for node in nodes):
-            require_dropout_to_end(model, signature.inputs, signature.constants)
+            require_dropout_to_end(model, signature.sized(2, 16), signature.constants)
     loss = new[_loss(program, translation, signature)]
     tensors = translate.tensors(model)
     graph = Graph(tuple(nodes), (loss,), loops, translate.modules(model), tensors)
@@ -112,9 +121,9 @@ def _alone(groups: siblings.Siblings, site: int) -> list[siblings.Site]:
 
 
 def _export(model: nn.Module, signature: Signature) -> ExportedProgram:
-    batch, seq = _example_sizes(model)
-    inputs = {name: torch.arange(batch * seq).reshape(batch, seq) % 2 + k for k, name in enumerate(signature.inputs)}
-    dynamic: dict[str, Any] = {name: {0: Dim.AUTO, 1: Dim.AUTO} for name in inputs}
+    shapes = signature.sized(*_example_sizes(model))
+    inputs = {name: torch.arange(prod(s)).reshape(s) % 2 + k for k, (name, s) in enumerate(shapes.items())}
+    dynamic: dict[str, Any] = {name: dict.fromkeys(range(len(shape)), Dim.AUTO) for name, shape in shapes.items()}
     dynamic |= dict.fromkeys(signature.constants)
     with _whole_traces(), _no_numbers(), no_own_gradients():
         return torch.export.export(
@@ -161,7 +170,7 @@ def _sizes(program: ExportedProgram, signature: Signature) -> dict[sympy.Expr, s
     found: dict[sympy.Expr, sympy.Expr] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in signature.inputs:
-            for size, symbol in zip(node.meta["val"].shape, (BATCH, SEQ), strict=True):
+            for size, symbol in zip(node.meta["val"].shape, (BATCH, SEQ), strict=False):
                 if not isinstance(size, torch.SymInt):
                     raise Specialised(node.name, str(symbol), int(size))
                 known = program.range_constraints.get(size.node.expr)

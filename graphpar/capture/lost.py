@@ -104,10 +104,10 @@ def _refuse(kind: str, name: str) -> NoReturn:
     raise Unsupported(kind, name, Origin("", *frame("".join(traceback.format_stack()))))
 
 
-def require_dropout_to_end(model: nn.Module, inputs: Sequence[str], constants: Mapping[str, Any]) -> None:
+def require_dropout_to_end(model: nn.Module, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Any]) -> None:
     """Raises Unsupported if something is dropped in evaluation too: the program drops in training alone.
 
-    A model that cannot be run without values in evaluation is left alone.
+    `shapes` are those of its inputs. A model that cannot be run without values in evaluation is left alone.
     """
     mode = next((p.fake_mode for p in model.parameters() if isinstance(p, FakeTensor)), None)
     if mode is None:
@@ -115,8 +115,8 @@ def require_dropout_to_end(model: nn.Module, inputs: Sequence[str], constants: M
     was_training = model.training
     try:
         with patch.object(mode, "allow_non_fake_inputs", True), mode, torch.no_grad(), _NeverDrops():
-            tokens = {name: torch.zeros((2, 16), dtype=torch.int64) for name in inputs}
-            model.eval()(**tokens, **constants)
+            inputs = {name: torch.zeros(tuple(shape), dtype=torch.int64) for name, shape in shapes.items()}
+            model.eval()(**inputs, **constants)
     except Unsupported:
         raise
     except Exception:  # noqa: BLE001  (what fails in evaluation alone is no matter of training)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphpar.check.dims import ONE, Dim, Wrong, agree, cut_by, cut_by_any, length, spell, whole
@@ -77,6 +78,12 @@ def mean(x: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
 def statistic(x: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
     """Another function of them."""
     return meet([x], _all_elements(x, dim, keepdim), "other")
+
+
+@rule(".argmax", ".argmin")
+def position(x: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    """Where along dimensions an element is, which has no gradient."""
+    return replace(statistic(x, dim, keepdim), grad=False)
 
 
 def _all_elements(x: Value, dim: Any, keepdim: bool) -> list[Dim]:

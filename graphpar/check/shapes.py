@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, prod
+from math import prod
 from typing import Any
 
+from graphpar.check.constants import Positions
 from graphpar.check.contraction import check_whole
 from graphpar.check.dims import (
     ONE,
@@ -262,7 +263,9 @@ def gather(x: Value, dim: int, index: Value) -> Value:
 
 
 def select(x: Value, index: Any) -> Value:
-    """x[index] for numbers, slices, None, an ellipsis and one tensor of numbers."""
+    """x[index] for numbers, slices, None, an ellipsis and one tensor of numbers, or a number for each row."""
+    if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], Positions):
+        return _of_rows(x, *index)
     items = list(index) if isinstance(index, tuple) else [index]
     if Ellipsis in items:
         at = items.index(Ellipsis)
@@ -279,6 +282,14 @@ def select(x: Value, index: Any) -> Value:
             raise Wrong(f"{x} has not so many dimensions")
         dims += _selected(x, left.pop(0), item, used, left)
     return meet([x, *used], (*dims, *left), "other" if used else "add")
+
+
+def _of_rows(x: Value, rows: Positions, at: Any) -> Value:
+    """x[torch.arange(rows), at]: one element of each row."""
+    if not isinstance(at, Value) or len(at.dims) != 1 or length(rows.dims[0]) != length(x.dims[0]):
+        raise Wrong(f"{x} by {rows} and {at} is not followed: it is not one element of every row")
+    check_whole(x, 1, "any element")
+    return meet([x, at], (together([x.dims[0], at.dims[0]], [x, at]), *x.dims[2:]), "other")
 
 
 def _selected(x: Value, dim: Dim, item: Any, used: list[Value], after: list[Dim]) -> Sequence[Dim]:
@@ -312,38 +323,3 @@ def _sliced(x: Value, dim: Dim, item: slice) -> Dim:
     if inside.axes or inside.size % step or start >= step or stop != length(dim):
         raise Wrong(f"every {step}th element of {x} is another element of the whole on each rank")
     return dimension([[*segment[:-1], inside._replace(size=inside.size // step)]])
-
-
-@rule("torch.arange")
-def arange(*numbers: Any, **_: Any) -> Value:
-    """Numbers, the same on every rank."""
-    if not all(isinstance(n, (int, float)) for n in numbers):
-        raise Wrong("a range that does not follow from the text")
-    start, stop, step = (0, *numbers, 1)[:3] if len(numbers) == 1 else (*numbers, 1)[:3]
-    return Value((whole(ceil((stop - start) / step)),))
-
-
-@rule("torch.linspace")
-def linspace(start: float, end: float, steps: int, **_: Any) -> Value:
-    """Numbers, the same on every rank."""
-    del start, end
-    return Value((whole(steps),))
-
-
-@rule("torch.zeros", "torch.ones", "torch.full", "torch.empty", "torch.eye")
-def filled(*sizes: Any, **_: Any) -> Value:
-    """A constant, the same on every rank."""
-    shape = sizes[0] if isinstance(sizes[0], (tuple, list)) else [n for n in sizes if isinstance(n, int)]
-    return Value(tuple(whole(n) for n in shape))
-
-
-@rule("torch.tensor", "torch.scalar_tensor")
-def scalar(*_: Any, **__: Any) -> Value:
-    """A number as a tensor."""
-    return Value(())
-
-
-@rule("torch.zeros_like", "torch.ones_like", "torch.full_like")
-def like(x: Value, *_: Any, **__: Any) -> Value:
-    """A constant as large as x."""
-    return Value(x.dims)

@@ -119,6 +119,11 @@ def reduce(node: Node, scope: Scope) -> Text:
     return Text(f"{text}.{node.op}({f'{where}{keep}{extra}'.removeprefix(', ')})")
 
 
+def of_rows(node: Node, scope: Scope) -> Text:
+    x, at = arg(node, 0, scope).inside(ATOM), arg(node, 1, scope).text
+    return Text(f"{x}[torch.arange({x}.shape[0], device={scope.device()}), {at}]", ATOM)
+
+
 def permute(node: Node, scope: Scope) -> Text:
     order = node.attrs["order"]
     moved = [i for i, d in enumerate(order) if i != d]
@@ -285,13 +290,14 @@ WRITERS: Mapping[str, Writer] = {
     "dropout": dropout,
     "cast": cast,
     "upcast": upcast,
-    **dict.fromkeys(["sum", "mean", "amax", "amin", "var"], reduce),
+    **dict.fromkeys(["sum", "mean", "amax", "amin", "argmax", "argmin", "var"], reduce),
     "permute": permute,
     "reshape": reshaped,
     "unsqueeze": unsqueeze,
     "expand": expand,
     "slice": slice_,
     "select": select,
+    "of_rows": of_rows,
     "piece": parts,
     "segment": parts,
     "cat": join("cat"),

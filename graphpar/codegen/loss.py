@@ -107,6 +107,16 @@ def of_labels(graph: Graph) -> list[Node]:
     return list(found)
 
 
+def kind_of_labels(graph: Graph) -> str:
+    """What the labels are of: "row", or tokens that the model compares with the "same" position or shifts by itself.
+
+    "same": labels[i] is the token ids[i], and the model shifts them; "next": labels[i] is the token after ids[i].
+    """
+    if all(len(n.shape) == 1 for n in _given(graph)[1:]):
+        return "row"
+    return "same" if any(n.op in ("pad", "slice") for n in of_labels(graph)) else "next"
+
+
 def ignored(graph: Graph) -> int | None:
     """The label that the loss leaves out; None unless all that reads the labels are cross-entropies that do."""
     labels = set(of_labels(graph))

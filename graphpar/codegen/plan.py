@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphpar.codegen.local import Cuts
-from graphpar.codegen.loss import COUNT, Labels, ignored, of_labels, plain_mean
+from graphpar.codegen.loss import COUNT, Labels, ignored, kind_of_labels, plain_mean
 from graphpar.codegen.program import Program
 from graphpar.codegen.tree import Again, Body, Call, LoopCall, Statement
 from graphpar.ir.axes import Axis
@@ -42,8 +42,9 @@ def plan(
         "adds_up": plain_mean(graph),
         "rng": spec.numerics.rng,
         "ignore_index": labels.ignore if labels else ignored(graph),
-        "labels": "same" if any(n.op in ("pad", "slice") for n in of_labels(graph)) else "next",
+        "labels": kind_of_labels(graph),
         "vocab": named.sizes().get("vocab"),
+        "classes": named.sizes().get("classes"),
         "max_seq": _longest(named),
         "seq_multiple": _multiple(graph, program),
         "parameters": _tensors(graph, program, "parameter"),

@@ -41,6 +41,14 @@ from graphpar.runtime.training import (
 """,
     "plan, mesh, autocast))": "plan, mesh, autocast, pipeline))",
 }
+# Each row of tokens has one label.
+_ROWS = {
+    "--data input.txt": "--data rows.jsonl",
+    "    read_plan,\n": "    read_plan,\n    read_rows,\n",
+    "    read_tokens,\n": "",
+    "    tokens = read_tokens(settings.data, settings.tokenizer, plan.vocab)": "    rows = read_rows(settings, plan)",
+    "Batches(tokens,": "Batches(rows,",
+}
 _PIPELINE_UNCOUNTED = {
     part.replace("model(**batch, count=count)", "model(**batch)"): other.replace(
         "microbatches, count,", "microbatches, None,"
@@ -49,17 +57,21 @@ _PIPELINE_UNCOUNTED = {
 }
 
 
-def train_program(class_name: str, mesh: Mapping[str, int], *, counted: bool = True, pipeline: bool = False) -> str:
+def train_program(
+    class_name: str, mesh: Mapping[str, int], *, counted: bool = True, pipeline: bool = False, rows: bool = False
+) -> str:
     """The text of train.py for the class `class_name` of the build's model.py.
 
     `counted` says whether the model is given the number of labels that its loss is divided by, `pipeline` whether it
-    is in stages.
+    is in stages, `rows` whether each row of tokens has one label.
     """
     text = files("graphpar.codegen").joinpath("train.py.txt").read_text(encoding="utf-8")
     if not counted:
         text = _changed(text, _UNCOUNTED)
     if pipeline:
         text = _changed(text, _PIPELINE if counted else _PIPELINE_UNCOUNTED)
+    if rows:
+        text = _changed(text, _ROWS)
     sizes = " x ".join(f"{axis}={size}" for axis, size in mesh.items())
     return Template(text).substitute(class_name=class_name, mesh=sizes, ranks=prod(mesh.values()))
 

@@ -11,6 +11,8 @@ _WORDS: Mapping[str, str] = {
     "arange": "position",
     "sdpa": "attended",
     "cat": "joined",
+    "argmax": "at",
+    "argmin": "at",
     "slice": "part",
     "piece": "part",
     "segment": "part",

@@ -84,7 +84,7 @@ def loss_in_source(model: Path, weights: Path, text: Path, seq: int, windows: in
     total = 0.0
     with torch.no_grad():
         for index in range(min(windows, len(held_out))):
-            ids = held_out[index][None]
+            ids = held_out[index][0][None]
             total += float(module(input_ids=ids, labels=ids.clone()).loss)
     return total / min(windows, len(held_out))
 

@@ -119,7 +119,7 @@ def summarize(
         yields=yields(placed),
         said=tuple(said),
         folder=folder,
-        launch=f"{torchrun(ranks)} {folder / 'train.py'} --data TEXT",
+        launch=f"{torchrun(ranks)} {folder / 'train.py'} --data {'ROWS' if plan['labels'] == 'row' else 'TEXT'}",
         pipeline=tuple(describe(cutting)) if cutting else (),
     )
 

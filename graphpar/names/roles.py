@@ -164,9 +164,11 @@ def _spread(u: Unified, axis: tuple[int, ...]) -> list[int]:
 
 
 def _classes(u: Unified, labels: Labels) -> None:
-    """The classes of a cross-entropy are vocab; what its logits are computed from is d_model."""
+    """The classes of a cross-entropy are vocab, or classes if each row of tokens has one label."""
     for node in _nodes(u, "cross_entropy"):
-        _single(u, labels, u.axes(node.operands[0])[-1], "vocab", node)
+        given = [n for n in reachable([node.operands[1]]) if n.op == "input"]
+        per_row = given and all(len(n.shape) == 1 for n in given)
+        _single(u, labels, u.axes(node.operands[0])[-1], "classes" if per_row else "vocab", node)
 
 
 ROLES: tuple[Callable[[Unified, Labels], None], ...] = (_tokens, _positions, _heads, _classes, _feed_forward)

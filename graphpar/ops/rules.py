@@ -67,6 +67,12 @@ def select(node: Node) -> str:
     return f"{' '.join(marked)} -> {' '.join(a for i, a in enumerate(axes) if i != node.attrs['dim'])}"
 
 
+def of_rows(node: Node) -> str:
+    """One element of each row: the second axis is needed whole, and there is one index for each of the first."""
+    row, *rest = _letters(node.rank)
+    return f"{' '.join((row, '_!', *rest))}, {row} -> {' '.join((row, *rest))}"
+
+
 def stack(node: Node) -> str:
     """Operands along a new axis."""
     axes = _letters(node.rank - 1)
@@ -139,6 +145,8 @@ RULES: dict[str, Rule] = {
     "var": reduce("!"),
     "amax": reduce("!"),
     "amin": reduce("!"),
+    "argmax": reduce("!"),
+    "argmin": reduce("!"),
     # one axis is needed whole
     "softmax": along,
     "log_softmax": along,
@@ -146,6 +154,7 @@ RULES: dict[str, Rule] = {
     "layer_norm": normalise,
     "rms_norm": normalise,
     "select": select,
+    "of_rows": of_rows,
     "tril": triangle,
     "triu": triangle,
     # shape only

@@ -17,6 +17,7 @@ from torch import Tensor
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.plan import Input, Plan
 from graphpar.runtime.problems import UsageError
+from graphpar.runtime.rows import Rows
 from graphpar.runtime.settings import Settings
 from graphpar.runtime.shards import Place, block
 from graphpar.runtime.tokens import check_vocab
@@ -37,9 +38,10 @@ class Windows:
     def __len__(self) -> int:
         return max(0, (self.tokens.numel() - self.ahead) // self.seq)
 
-    def __getitem__(self, index: int) -> Tensor:
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         start = index * self.seq
-        return self.tokens[start : start + self.seq + self.ahead].to(torch.int64)
+        tokens = self.tokens[start : start + self.seq + self.ahead].to(torch.int64)
+        return tokens[: self.seq], tokens[self.ahead :]
 
 
 def split(tokens: Tensor, seq: int, ahead: int) -> tuple[Windows, Windows]:
@@ -71,12 +73,14 @@ def _order(count: int, epoch: int, seed: int) -> Tensor:
 class Batches:
     """This rank's part of each microbatch, on its device."""
 
-    def __init__(self, tokens: Tensor, plan: Plan, settings: Settings, mesh: Mesh) -> None:
+    def __init__(self, data: Tensor | Rows, plan: Plan, settings: Settings, mesh: Mesh) -> None:
         self.plan = plan
         self.settings = settings
         self.place = Place(mesh.sizes, mesh.coordinates)
         self.device = mesh.device
-        self.trained, self.held_out = split(tokens, settings.seq, int(plan.labels == "next"))
+        self.trained, self.held_out = (
+            data.split() if isinstance(data, Rows) else split(data, settings.seq, int(plan.labels == "next"))
+        )
         if not plan.count:
             _require_a_whole_batch(len(self.held_out), settings, plan)
 
@@ -99,23 +103,22 @@ class Batches:
             order = list(range(start, min(start + rows, count)))
             yield self._batch(self.held_out, order + [None] * (rows - len(order)))
 
-    def _batch(self, windows: Windows, order: list[int] | list[int | None]) -> Batch:
+    def _batch(self, samples: Windows | Rows, order: list[int] | list[int | None]) -> Batch:
         ids, labels = self.plan.inputs
         mine = block(torch.arange(len(order)), ids.cut.get(0, ()), 0, self.place).tolist()
         chosen = [order[row] for row in mine]
-        tokens = torch.stack([windows[0 if index is None else index] for index in chosen])
+        pairs = [samples[0 if index is None else index] for index in chosen]
+        tokens, targets = (torch.stack(part) for part in zip(*pairs, strict=True))
         if self.plan.vocab is not None:
             check_vocab(tokens, self.plan.vocab, "the batch")
-        seq, ahead = windows.seq, windows.ahead
-        targets = tokens[:, ahead : ahead + seq].clone()
         if self.plan.ignore_index is not None:
             targets[[index is None for index in chosen]] = self.plan.ignore_index
-        batch = {ids.name: self._columns(tokens[:, :seq], ids), labels.name: self._columns(targets, labels)}
-        check_shapes(batch)
+        batch = {ids.name: self._columns(tokens, ids), labels.name: self._columns(targets, labels)}
+        check_shapes(batch, self.plan)
         return batch
 
     def _columns(self, rows: Tensor, entry: Input) -> Tensor:
-        part = block(rows, entry.cut.get(1, ()), 1, self.place)
+        part = block(rows, entry.cut[1], 1, self.place) if 1 in entry.cut else rows
         return part.to(dtype=entry.dtype, device=self.device).contiguous()
 
 
@@ -130,9 +133,13 @@ def _require_a_whole_batch(held: int, settings: Settings, plan: Plan) -> None:
     )
 
 
-def check_shapes(batch: Mapping[str, Tensor]) -> None:
-    """Raise UsageError unless ids and labels pair up, position by position."""
+def check_shapes(batch: Mapping[str, Tensor], plan: Plan) -> None:
+    """Raise UsageError unless ids and labels pair up, position by position, or row by row."""
     (first, ids), *others = batch.items()
+    wanted = ids.shape[:1] if plan.labels == "row" else ids.shape
     for name, labels in others:
-        if labels.shape != ids.shape:
-            raise UsageError(f"{name} has shape {tuple(labels.shape)}, but {first} has shape {tuple(ids.shape)}")
+        if labels.shape != wanted:
+            per_row = ", and each row has one label" if plan.labels == "row" else ""
+            raise UsageError(
+                f"{name} has shape {tuple(labels.shape)}, but {first} has shape {tuple(ids.shape)}{per_row}"
+            )

@@ -25,7 +25,7 @@ def count_labels(model: Any, batches: Iterable[Batch], plan: Plan, mesh: Mesh) -
     """How many labels the loss counts in all `batches` of all ranks: int64, the divisor of each rank's share."""
     count = torch.zeros((), dtype=torch.int64, device=mesh.device)
     for batch in batches:
-        check_shapes(batch)
+        check_shapes(batch, plan)
         count += model.count(**batch)
     return over_data(count, plan, mesh)
 

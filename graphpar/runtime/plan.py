@@ -68,7 +68,7 @@ class Plan:
     parameters: Mapping[str, Stored]
     buffers: Mapping[str, Stored]
     unread: Mapping[str, Stored]  # of the source's state_dict, but no loss depends on them: on no rank
-    labels: str  # "same": the model shifts them itself; "next": labels[i] is the token after ids[i]
+    labels: str  # "same": the model shifts them; "next": labels[i] is the token after ids[i]; "row": one for each row
     ignore_index: int | None  # the label that the loss leaves out
     vocab: int | None
     max_seq: int | None
@@ -77,6 +77,7 @@ class Plan:
     adds_up: bool = True  # the loss of a batch is the sum over its parts, given their common count
     count: bool = True  # the model is given that count; otherwise it divides its loss by itself
     pipeline: Pipelined | None = None
+    classes: int | None = None  # of labels of rows
 
     @property
     def stored(self) -> dict[str, Stored]:
@@ -141,6 +142,7 @@ def plan_of(document: Mapping[str, Any]) -> Plan:
         adds_up=document.get("adds_up", True),
         count=document.get("count", True),
         pipeline=pipeline,
+        classes=document.get("classes"),
     )
 
 

@@ -12,6 +12,12 @@ from typing import NoReturn
 from graphpar.runtime.plan import Plan
 from graphpar.runtime.problems import UsageError
 
+ROW = '{"ids": [5, 0, 7], "label": 2}'
+_DATA = {
+    False: "text files, folders of them, or .bin files of uint16 tokens",
+    True: f"files with a row of --seq token ids and its label to a line: {ROW}",
+}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -109,8 +115,7 @@ def _parser(plan: Plan) -> argparse.ArgumentParser:
         formatter_class=_Help,
     )
     files = parser.add_argument_group("files")
-    files.add_argument("--data", type=Path, nargs="+", required=True, metavar="PATH",
-                       help="text files, folders of them, or .bin files of uint16 tokens")  # fmt: skip
+    files.add_argument("--data", type=Path, nargs="+", required=True, metavar="PATH", help=_DATA[plan.labels == "row"])
     files.add_argument("--tokenizer", type=Path, metavar="FILE", help="a tokenizer.json; without it, bytes are tokens")
     files.add_argument("--load", type=Path, metavar="FILE", help="start from a .safetensors file of the source model")
     files.add_argument("--out", type=Path, default=Path("run"), metavar="DIR", help="metrics, checkpoints, weights")

@@ -12,6 +12,7 @@ from graphpar.runtime.metrics import Metrics, plot
 from graphpar.runtime.norms import clip
 from graphpar.runtime.optimizer import adamw, set_rate
 from graphpar.runtime.plan import read_plan
+from graphpar.runtime.rows import read_rows
 from graphpar.runtime.schedule import learning_rate
 from graphpar.runtime.settings import read_settings
 from graphpar.runtime.tape import read_tape
@@ -38,6 +39,7 @@ __all__ = [
     "over_data",
     "plot",
     "read_plan",
+    "read_rows",
     "read_settings",
     "read_tape",
     "read_tokens",

@@ -15,6 +15,7 @@ from graphpar.sources.choose import place
 
 LABELS = ("labels", "label", "targets", "target", "y")
 TOKENS = ("input_ids", "idx", "tokens", "token_ids", "ids", "x", "input", "inputs")
+TOKENWISE, PER_ROW = ("batch", "seq"), ("batch",)
 _EXAMPLE = "int64[batch=8, seq=128]"
 
 
@@ -27,7 +28,8 @@ def call_signature(cls: type[nn.Module], spec: ModelSpec | None) -> Signature:
     loss = spec.loss if spec else None
     if spec is not None and spec.inputs:
         _check_inputs(cls, arguments, spec.inputs)
-        return Signature(tuple(i.name for i in spec.inputs), {}, loss)
+        per_row = tuple(i.name for i in spec.inputs if _words(i) == PER_ROW)
+        return Signature(tuple(i.name for i in spec.inputs), {}, loss, per_row)
     labels = next((name for name in LABELS if name in arguments), None)
     if labels is None:
         raise GraphparError(_no_labels(cls, arguments))
@@ -50,18 +52,23 @@ def _arguments(cls: type[nn.Module]) -> dict[str, inspect.Parameter]:
 
 def _check_inputs(cls: type[nn.Module], arguments: Mapping[str, Any], inputs: Sequence[InputSpec]) -> None:
     problems: list[Diagnostic] = []
-    for entry in inputs:
+    for at, entry in enumerate(inputs):
+        allowed = (TOKENWISE, PER_ROW) if at else (TOKENWISE,)
         if entry.name not in arguments:
             message = f"`forward` of {cls.__name__} has no argument `{entry.name}`{did_you_mean(entry.name, arguments)}"
             problems.append(Diagnostic("bad-model-input", entry.span, message, notes=(_signature(cls),)))
-        elif entry.dtype != "int64" or [name for name, _ in entry.axes] != ["batch", "seq"]:
-            described = f"{entry.dtype}[{', '.join(name for name, _ in entry.axes)}]"
-            why = "each input is token ids or labels: one number per position of every row"
+        elif entry.dtype != "int64" or _words(entry) not in allowed:
+            described = f"{entry.dtype}[{', '.join(_words(entry))}]"
+            why = "the first input is token ids, int64[batch, seq]; then come labels, int64[batch, seq] or int64[batch]"
             fix = f"{entry.name}: {_EXAMPLE}"
             message = f"`{entry.name}` cannot be {described} in this version"
             problems.append(Diagnostic("bad-model-input", entry.span, message, why=(why,), fix=fix))
     if problems:
         raise GraphparError(problems)
+
+
+def _words(entry: InputSpec) -> tuple[str, ...]:
+    return tuple(name for name, _ in entry.axes)
 
 
 def _no_labels(cls: type[nn.Module], arguments: Mapping[str, Any]) -> Diagnostic:

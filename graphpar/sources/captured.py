@@ -37,9 +37,9 @@ def capture_source(source: Source) -> Captured:
         except Exception as error:
             if not built:
                 raise
-            raise GraphparError(explain(error, built[-1], source.signature.inputs, source.forward)) from error
+            raise GraphparError(explain(error, built[-1], source.signature, source.forward)) from error
     for dim, size in fixed_sizes(captured):
-        raise GraphparError(one_size_only(built[-1], source.signature.inputs, dim, size, source.forward))
+        raise GraphparError(one_size_only(built[-1], source.signature, dim, size, source.forward))
     raise_if_any(check(captured))
     return captured
 

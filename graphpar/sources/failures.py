@@ -10,7 +10,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from graphpar.capture.capture import NoLoss, Specialised
+from graphpar.capture.capture import NoLoss, Signature, Specialised
 from graphpar.capture.translate import Unsupported
 from graphpar.errors import Diagnostic, GraphparError, Note, Span
 from graphpar.sources.frames import Frame, frames, innermost, ours, path_of
@@ -38,17 +38,17 @@ def made(name: str, construct: Callable[[], object]) -> nn.Module:
     return model
 
 
-def explain(error: Exception, model: nn.Module, inputs: Sequence[str], forward: Span | None) -> Diagnostic:
-    """What is wrong with a model whose capture with `inputs` ended in `error`; `forward` is where it is written."""
+def explain(error: Exception, model: nn.Module, signature: Signature, forward: Span | None) -> Diagnostic:
+    """What is wrong with a model whose capture ended in `error`; `forward` is where it is written."""
     match error:
         case NoLoss():
             return _no_loss(model, forward, error.outputs)
         case Specialised():
-            return one_size_only(model, inputs, error.dim, error.size, forward)
+            return one_size_only(model, signature, error.dim, error.size, forward)
         case Unsupported():
             return unsupported(error)
         case AssertionError() if fixed := _FIXED.search(str(error)):
-            return one_size_only(model, inputs, "batch or seq", int(fixed[1]), forward)
+            return one_size_only(model, signature, "batch or seq", int(fixed[1]), forward)
         case GuardOnDataDependentSymNode() | DataDependentOutputException() | DynamicOutputShapeException():
             return _value_in_forward(error, model)
         case _ if innermost(error) is None and ours(error):
@@ -56,13 +56,13 @@ def explain(error: Exception, model: nn.Module, inputs: Sequence[str], forward: 
         case _ if innermost(error) is None:
             return _not_captured(error, forward)
         case _:
-            return _raised_in_forward(error, model, inputs)
+            return _raised_in_forward(error, model, signature)
 
 
-def one_size_only(model: nn.Module, inputs: Sequence[str], dim: str, size: int, forward: Span | None) -> Diagnostic:
+def one_size_only(model: nn.Module, signature: Signature, dim: str, size: int, forward: Span | None) -> Diagnostic:
     """`dim`, which must stay free, can only be `size`; the place is where the model fails at another size."""
     others = next((b, s) for b, s in ((2, 16), (4, 24)) if size not in (b, s))
-    error = failure_at(model, inputs, others)
+    error = failure_at(model, signature, others)
     frame = innermost(error) if error else None
     why = ["batch and seq are free: every rank gets its own part of them, and training chooses their sizes"]
     if error:
@@ -177,8 +177,8 @@ def _not_captured(error: Exception, forward: Span | None) -> Diagnostic:
     )
 
 
-def _raised_in_forward(error: Exception, model: nn.Module, inputs: Sequence[str]) -> Diagnostic:
-    again = failure_at(model, inputs)
+def _raised_in_forward(error: Exception, model: nn.Module, signature: Signature) -> Diagnostic:
+    again = failure_at(model, signature)
     if again is not None and type(again) is type(error) and _SYMBOL.search(str(error)):
         error = again  # the same, in numbers instead of the export's symbols
     found = _raised("forward-failed", f"{type(model).__name__}.forward", error, model)
@@ -186,7 +186,18 @@ def _raised_in_forward(error: Exception, model: nn.Module, inputs: Sequence[str]
         batch, seq = SIZES
         text = f"it works for batch {batch} and seq {seq}: perhaps not for every length, or torch.export cannot follow"
         return replace(found, notes=(*found.notes, Note(text)))
-    return found
+    return replace(found, fix=found.fix or _one_label_per_row(model, signature))
+
+
+def _one_label_per_row(model: nn.Module, signature: Signature) -> str | None:
+    """What to write if the model fails for labels of every token, and works for labels of whole rows."""
+    if len(signature.inputs) != 2 or signature.per_row:
+        return None
+    ids, labels = signature.inputs
+    if failure_at(model, replace(signature, per_row=(labels,))) is not None:
+        return None
+    inputs = f"    {ids}: int64[batch=8, seq=128]\n    {labels}: int64[batch=8]"
+    return f"it works with one label per row; say so in the spec:\nmodel:\n  inputs:\n{inputs}"
 
 
 def first_lines(error: Exception) -> str:

@@ -70,24 +70,29 @@ class Batches:
     def __init__(self, plan: Plan, seed: int) -> None:
         self.plan = plan
         self.random = torch.Generator().manual_seed(seed)
-        if plan.vocab is None or len(plan.inputs) != 2:
+        self.per_row = plan.labels == "row"
+        classes = plan.classes if self.per_row else plan.vocab
+        if plan.vocab is None or classes is None or len(plan.inputs) != 2:
             names = ", ".join(entry.name for entry in plan.inputs)
             why = f"inputs: {names}; vocabulary: {plan.vocab or 'not found'}"
+            why += f"; classes: {classes or 'not found'}" if self.per_row else ""
             message = "only a model of token ids and labels can be verified"
             raise GraphparError(Diagnostic("inputs", None, message, why=(why,), kind="check"))
-        self.vocab = plan.vocab
+        self.vocab, self.classes = plan.vocab, classes
 
     def draw(self, size: Size, pattern: Pattern = "uneven") -> Batch:
         """A batch of the given size."""
-        ids, labels = (self._tokens(size) for _ in range(2))
+        ids = self._short_rows(size) if self.per_row else self._tokens(size)
+        labels = torch.randint(0, self.classes, self._places(size), generator=self.random)
         if self.plan.ignore_index is not None:
-            labels = labels.masked_fill(~self._valid(size, pattern), self.plan.ignore_index)
+            valid = self._valid_rows(size, pattern) if self.per_row else self._valid(size, pattern)
+            labels = labels.masked_fill(~valid, self.plan.ignore_index)
         return self._named(ids, labels)
 
     def probe(self, size: Size) -> tuple[Batch, Batch]:
         """Two batches with one label each, at the same place; the tokens that come after it in time differ.
 
-        A causal model has the same loss on both. Only for a loss that leaves labels out.
+        A causal model has the same loss on both. Only for labels of tokens, and a loss that leaves labels out.
         """
         ignore = self.plan.ignore_index
         if ignore is None:
@@ -104,8 +109,17 @@ class Batches:
         later[:, last + 1 :] = (later[:, last + 1 :] + 1) % self.vocab
         return self._named(ids, labels), self._named(later, labels.clone())
 
+    def _places(self, size: Size) -> tuple[int, ...]:
+        """The shape of the labels."""
+        return (size.rows,) if self.per_row else (size.rows, size.length)
+
     def _tokens(self, size: Size) -> Tensor:
         return torch.randint(0, self.vocab, (size.rows, size.length), generator=self.random)
+
+    def _short_rows(self, size: Size) -> Tensor:
+        """Rows of several lengths, as a model reads them that looks for the end of each: zeros follow it."""
+        ends = torch.randint(size.length, (size.rows, 1), generator=self.random)
+        return self._tokens(size).masked_fill(torch.arange(size.length) > ends, 0)
 
     def _valid(self, size: Size, pattern: Pattern) -> Tensor:
         rows, length = size.rows, size.length
@@ -114,7 +128,7 @@ class Batches:
         if pattern == "tails":
             ends = length - 1 - torch.arange(rows).unsqueeze(1) * 3 % max(length - 2, 1)
             return torch.arange(length) <= ends
-        valid = torch.rand(rows, length, generator=self.random) < 0.8
+        valid = self._coins(rows * length).reshape(rows, length)
         valid[:, 1] = True  # no row is empty; a label at 0 may be dropped by the model's own shift
         for row, count in ((0, 1), (1, 3)):
             if row < rows:
@@ -122,6 +136,16 @@ class Batches:
                 valid[row] = False
                 valid[row, kept] = True
         return valid
+
+    def _valid_rows(self, size: Size, pattern: Pattern) -> Tensor:
+        if pattern == "all":
+            return torch.ones(size.rows, dtype=torch.bool)
+        valid = torch.arange(size.rows) % 3 < 2 if pattern == "tails" else self._coins(size.rows)
+        valid[0] = True  # something is counted
+        return valid
+
+    def _coins(self, count: int) -> Tensor:
+        return torch.rand(count, generator=self.random) < 0.8
 
     def _named(self, ids: Tensor, labels: Tensor) -> Batch:
         first, second = self.plan.inputs

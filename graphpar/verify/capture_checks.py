@@ -56,6 +56,8 @@ def in_float64(origin: Origin, model: nn.Module, single: Single, batches: Batche
 
 def causality(origin: Origin, model: nn.Module, single: Single, batches: Batches, size_: Size) -> Check:
     """Tokens after a label's position: the program reads them if and only if the source does."""
+    if batches.per_row:
+        return Check("causality", "skipped", detail="a label belongs to a whole row, so no token comes after it")
     if batches.plan.ignore_index is None:
         return Check("causality", "skipped", detail="the loss leaves no label out, so none can be looked at alone")
     pair = batches.probe(size_)

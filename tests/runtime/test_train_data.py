@@ -116,6 +116,11 @@ def test_a_short_text_is_refused_with_the_arithmetic(tmp_path: Path) -> None:
     assert "give 160 or more or make --seq 16 smaller" in str(caught.value)
 
 
-def test_labels_of_another_shape_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"labels has shape \(12, 4\), but input_ids has shape \(4, 12\)"):
-        check_shapes({"input_ids": torch.zeros(4, 12), "labels": torch.zeros(12, 4)})
+def test_labels_of_another_shape_are_refused(tmp_path: Path) -> None:
+    tokenwise, ids = small(tmp_path, 1), torch.zeros(4, 12)
+    per_row = dataclasses.replace(tokenwise, labels="row")
+    check_shapes({"input_ids": ids, "labels": ids}, tokenwise)
+    check_shapes({"input_ids": ids, "labels": ids[:, 0]}, per_row)
+    for plan, labels, shape in [(tokenwise, ids.T, r"12, 4"), (tokenwise, ids[:, 0], "4,"), (per_row, ids, "4, 12")]:
+        with pytest.raises(UsageError, match=rf"labels has shape \({shape}\), but input_ids has shape \(4, 12\)"):
+            check_shapes({"input_ids": ids, "labels": labels}, plan)

@@ -165,6 +165,8 @@ REDUCTIONS = [
     row("amax", "x.amax(1)", "x 4 6", dims=(1,), keep=False),
     row("amax", "x.amax((0, 1), keepdim=True)", "x 4 6 8", dims=(0, 1), keep=True),
     row("amin", "x.amin(-1, keepdim=True)", "x 4 6", dims=(1,), keep=True),
+    row("argmax", "x.argmax(1)", "x 4 6 8", dims=(1,), keep=False, to="int64"),
+    row("argmin", "x.argmin(-1, keepdim=True)", "x 4 6", dims=(1,), keep=True, to="int64"),
 ]
 
 ALONG = [
@@ -186,6 +188,8 @@ ALONG = [
     row("rms_norm", "F.rms_norm(x, (6, 8), w, 1e-06)", "x 4 6 8; w 6 8", dims=2, eps=1e-6),
     row("select", "x[:, 2]", "x 4 6 8", dim=1, index=2),
     row("select", "x[1]", "x 4 6", dim=0, index=1),
+    row("of_rows", "x[torch.arange(x.shape[0]), at]", "x 4 6 8; at 4 < 6"),
+    row("of_rows", "x[torch.arange(x.shape[0]), at]", "x 4 6; at 4 < 6"),
     row("tril", "x.tril()", "x 4 6 8", diagonal=0),
     row("tril", "x.tril(-1)", "x 8 6", diagonal=-1),
     row("triu", "x.triu(1)", "x 4 6", diagonal=1),

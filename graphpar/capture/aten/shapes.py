@@ -145,7 +145,10 @@ def diff(call: Call) -> Result:
 
 
 def index(call: Call) -> Node:
-    """Advanced indexing; a missing index takes the whole dimension. Rows of a table are looked up in it."""
+    """Advanced indexing; a missing index takes the whole dimension. Rows of a table are looked up in it.
+
+    `x[torch.arange(rows), at]` takes one element of each row, of those along its second dimension.
+    """
     x, indices = call.args[0], call.args[1]
     given = [(dim, i) for dim, i in enumerate(indices) if i is not None]
     if len(given) == 1:
@@ -155,7 +158,14 @@ def index(call: Call) -> Node:
             return call.node("slice", x, dim=dim, start=start, stop=stop + 1, step=1)
         if dim == 0 and x.rank == 2 and where.dtype.startswith("int"):
             return call.node("embedding", x, where)
+    if [dim for dim, _ in given] == [0, 1] and _every_row(x, *(i for _, i in given)):
+        return call.node("of_rows", x, given[1][1])
     return call.node("index", x, *indices)
+
+
+def _every_row(x: Node, rows: Node, at: Node) -> bool:
+    every = rows.op == "arange" and (rows.attrs["start"], rows.attrs["step"]) == (0, 1)
+    return every and rows.shape == at.shape == x.shape[:1]
 
 
 def _run(where: Node) -> tuple[int, int] | None:

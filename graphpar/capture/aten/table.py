@@ -85,6 +85,7 @@ TABLE: dict[str, Handler] = {
     **{
         f"aten.{op}": reduction(op.split(".")[0])
         for op in ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "sum.default", "mean.default")
+        + ("argmax.default", "argmin.default")
     },
     **{f"aten.var.{kind}": variance for kind in ("dim", "correction", "default")},
     "aten.logical_not.default": logical("logical_not"),
