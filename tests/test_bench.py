@@ -37,3 +37,13 @@ def test_every_program_computes_the_same_and_is_timed(tmp_path):
     assert found == {("tp", 128): {"by hand", "DTensor"}, ("dp", 128): {"DDP"}}
     assert all(ms > 0 for r in document["results"] for ms in r["milliseconds"].values())
     assert "next to" in done.stdout
+
+
+def test_a_pipeline_by_hand_computes_the_same_and_is_timed(tmp_path):
+    out = tmp_path / "bench.json"
+    tiny = "--ranks 2 --widths 128 --batch 4 --microbatches 2 --rounds 2".split()
+    command = [sys.executable, "-m", "tools.bench.pipelines", *tiny, "--json", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (document,) = json.loads(out.read_text())
+    assert [(r["layout"], [q["to"] for q in r["ratios"]]) for r in document["results"]] == [("pp", ["by hand"])]

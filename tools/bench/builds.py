@@ -1,6 +1,7 @@
 """The generated programs that are measured."""
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,16 @@ def build_folder(root: Path, layout: str, width: int) -> Path:
     return root / f"{layout}-{width}"
 
 
-def write_builds(root: Path, sizes: Sizes) -> None:
+def pipeline_spec(ranks: int, microbatches: int) -> str:
+    """A stage on each rank, in 1f1b."""
+    pipeline = f"{{axis: pp, schedule: 1f1b, microbatches: {microbatches}}}"
+    return f"version: 1\nmesh: {{pp: {ranks}}}\nlayout: []\npipeline: {pipeline}\n"
+
+
+def write_builds(root: Path, sizes: Sizes, specs: Mapping[str, str] = SPECS) -> None:
     """Compile the model of these sizes for every spec, with graphpar as it is."""
     captured = capture(lambda: GPT(sizes), Signature(("ids", "labels"), {}))
-    for layout, text in SPECS.items():
+    for layout, text in specs.items():
         spec = parse_spec(text, f"{layout}.yaml")
         build = compile_captured(captured, spec, {"model": "gpt.py", "spec_file": f"{layout}.yaml"})
         build.write(build_folder(root, layout, sizes.width))

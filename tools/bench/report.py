@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-KINDS = {"tp": "tensor", "dp": "data"}
+KINDS = {"tp": "tensor", "dp": "data", "pp": "pipeline"}
 
 
 def machine() -> dict[str, Any]:

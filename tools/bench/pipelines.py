@@ -1,0 +1,63 @@
+"""`python -m tools.bench.pipelines`: a generated pipeline next to one by hand, on 2 and on 4 ranks."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tools.bench.builds import pipeline_spec, write_builds
+from tools.bench.gpt import Sizes
+from tools.bench.report import machine, show
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> None:
+    """Exit status 1 if a rank fails, as it does when the programs compute different things."""
+    arguments = read_arguments()
+    given = vars(arguments)
+    settings = {name: given[name] for name in ("widths", "batch", "microbatches", "rounds")}
+    sizes = {"layers": Sizes.layers, "length": Sizes.length, "vocab": Sizes.vocab}
+    documents: list[dict[str, Any]] = []
+    for ranks in arguments.ranks:
+        setting = {"ranks": ranks, **settings}
+        documents.append({"machine": machine(), **setting, **sizes, "results": measure(setting)})
+        show(documents[-1])
+    if arguments.json:
+        arguments.json.write_text(json.dumps(documents, indent=1) + "\n")
+
+
+def read_arguments() -> argparse.Namespace:
+    """The settings of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tools.bench.pipelines", description="graphpar's pipelines")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="at most one a layer")
+    parser.add_argument("--widths", type=int, nargs="+", default=[128, 256, 512], help="multiples of 128")
+    parser.add_argument("--batch", type=int, default=16, help="rows of the whole batch")
+    parser.add_argument("--microbatches", type=int, default=8, help="a divisor of the batch, at least the ranks")
+    parser.add_argument("--rounds", type=int, default=40, help="how often each program is timed")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    return parser.parse_args()
+
+
+def measure(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Compile for every width, run the ranks, one thread each, and read what they found."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        specs = {"pp": pipeline_spec(settings["ranks"], settings["microbatches"])}
+        for width in settings["widths"]:
+            write_builds(root, Sizes(width), specs)
+        (root / "settings.json").write_text(json.dumps(settings))
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(settings["ranks"])]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        command = [sys.executable, *launch, "-m", "tools.bench.pipelines_worker", folder]
+        if subprocess.run(command, cwd=ROOT, env=environment).returncode:
+            sys.exit(1)
+        return json.loads((root / "results.json").read_text())
+
+
+if __name__ == "__main__":
+    main()
