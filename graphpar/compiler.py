@@ -14,6 +14,7 @@ from torch import nn
 from graphpar import __version__, library
 from graphpar.capture.capture import SEQ, Captured, Signature, capture
 from graphpar.codegen import loss as losses
+from graphpar.codegen.measured import measured
 from graphpar.codegen.module import module
 from graphpar.codegen.parts import Part
 from graphpar.codegen.plan import digest, plan
@@ -114,24 +115,13 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
     raise_if_any(check_placed(placed))
     graph = losses.divide_by_count(simplify(placed.graph, AFTER, folders))
     program = Program(graph, layout.mesh, layout.order, graph.users(), spec.numerics.rng == "exact")
-    whole = Part(build(graph, owners(named.graph)), program)
-    found = losses.labels(graph)
-    extra = losses.count_method(graph, program, found) if found else []
     source = {**source, "graphpar": __version__, "spec": digest(dump_spec(spec))}
-    document = plan(graph, whole.root, program, named, spec, found, source)
-    document["max_seq"] = _longest([document["max_seq"], *(a.condition for a in captured.assumptions)])
-    header = _header(document, source, cutting)
-    if cutting:
-        stages = cut(graph, cutting.path, cutting.layers, cutting.modules)
-        raise_if_any(check_stages(stages, cutting, spec, adds_up=document["adds_up"]))
-        made = pipelined(stages, program, cutting)
-        text = in_stages(made, document["class"], header, extra)
-        add_pipeline(document, made, text.roots)
-    else:
-        text = module([whole], header, extra=extra)
-    document["lines"] = text.sources
+    bounds = [a.condition for a in captured.assumptions]
+    document, text = measured(
+        lambda owner: _write(program, owner, named, spec, cutting, source, bounds), owners(named.graph), graph
+    )
     files = {
-        "model.py": text.text,
+        "model.py": text,
         "train.py": train_program(
             document["class"],
             layout.mesh,
@@ -145,6 +135,35 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
         **({"schedule.csv": spell_order(cutting.order)} if cutting else {}),
     }
     return Build(files, document, named, placed, program, cutting)
+
+
+def _write(
+    program: Program,
+    owner: Mapping[str, str],
+    named: Named,
+    spec: Spec,
+    cutting: Cutting | None,
+    source: Mapping[str, Any],
+    bounds: Sequence[Any],
+) -> tuple[dict[str, Any], str]:
+    """plan.json and model.py. `bounds` are what the model demands of batch and seq."""
+    graph = program.graph
+    whole = Part(build(graph, owner), program)
+    found = losses.labels(graph)
+    extra = losses.count_method(graph, program, found) if found else []
+    document = plan(graph, whole.root, program, named, spec, found, source)
+    document["max_seq"] = _longest([document["max_seq"], *bounds])
+    header = _header(document, source, cutting)
+    if cutting:
+        stages = cut(graph, cutting.path, cutting.layers, cutting.modules)
+        raise_if_any(check_stages(stages, cutting, spec, adds_up=document["adds_up"]))
+        made = pipelined(stages, program, cutting, owner)
+        text = in_stages(made, document["class"], header, extra)
+        add_pipeline(document, made, text.roots)
+    else:
+        text = module([whole], header, extra=extra)
+    document["lines"] = text.sources
+    return document, text.text
 
 
 def _with_own_schedule(spec: Spec) -> Spec:

@@ -162,6 +162,11 @@ def test_one_rank_may_have_every_stage(tmp_path: Path):
     assert_holds("opt", 4, {"version": 1, "mesh": {"pp": 1}, "layout": [], "pipeline": pipeline}, tmp_path)
 
 
+def test_modules_that_see_one_dimension_of_tokens(tmp_path: Path):
+    """Their part of seq cannot be read off what they are given."""
+    assert_holds("opt", 4, Combination("pp2 x dp2 x tp2+sp", "1f1b", 2).spec(), tmp_path)
+
+
 def test_seven_layers_over_four_stages(tmp_path: Path):
     pipeline = {"axis": "pp", "schedule": "1f1b", "microbatches": 3}
     assert_holds("nanogpt", 7, {"version": 1, "mesh": {"pp": 4}, "layout": [], "pipeline": pipeline}, tmp_path)

@@ -33,6 +33,15 @@ def forward(body: Body, program: Program, callee: Callable[[Body], str], beside:
     return _Writer(body, program, callee, beside).run()
 
 
+class NotMeasured(Exception):
+    """A size that a body needs, and that no value in it has as a dimension of its own."""
+
+    def __init__(self, path: str, size: str) -> None:
+        super().__init__(f"no value in {path or 'the model'} has the size {size}")
+        self.path = path
+        self.size = size
+
+
 class _Writer:
     def __init__(self, body: Body, program: Program, callee: Callable[[Body], str], beside: Forward | None) -> None:
         self.body = body
@@ -272,7 +281,7 @@ class _Writer:
                 if axis.plain and len(axis.product) == 1 and axis.product[0].size == symbol:
                     parts = local.parts(axis.product[0])
                     return f"{self.variables.names[value]}.shape[{dim}]", _stand_in(symbol) * parts
-        raise KeyError(f"no value in {self.body.path or 'the model'} has the size {symbol}")
+        raise NotMeasured(self.body.path, symbol.name)
 
     def need(self, name: str) -> str:
         self.result.imports.add(name)

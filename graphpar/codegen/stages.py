@@ -41,9 +41,9 @@ class Pipelined:
         return {name: p for name, p in places.items() if len(p) > 1 and name in trained}
 
 
-def pipelined(stages: Sequence[Stage], program: Program, cutting: Cutting) -> Pipelined:
-    """The stages as parts of a text."""
-    parts = tuple(_part(s, stage, len(stages), program, cutting.path) for s, stage in enumerate(stages))
+def pipelined(stages: Sequence[Stage], program: Program, cutting: Cutting, owner: Mapping[str, str]) -> Pipelined:
+    """The stages as parts of a text; `owner` says where the modules of the whole model are written."""
+    parts = tuple(_part(s, stage, len(stages), program, cutting.path, owner) for s, stage in enumerate(stages))
     return Pipelined(cutting, tuple(stages), parts)
 
 
@@ -57,11 +57,11 @@ def held(graph: Graph, ops: Sequence[str] = ("parameter", "buffer")) -> list[str
     return [m for n in graph.nodes if n.op in ops for m in graph.members(n.attrs["name"])]
 
 
-def _part(s: int, stage: Stage, count: int, program: Program, path: str) -> Part:
+def _part(s: int, stage: Stage, count: int, program: Program, path: str, owner: Mapping[str, str]) -> Part:
     graph = stage.graph
     own = replace(program, graph=graph, users=graph.users())
     suffix = "Stage" if count == 1 else "First" if s == 0 else "Last" if s == count - 1 else "Middle"
-    return Part(build(graph, owners(graph)), own, path, suffix, s)
+    return Part(build(graph, {**owners(graph), **owner}), own, path, suffix, s)
 
 
 def _model(name: str, made: Pipelined, classes: Sequence[str], extra: Sequence[str]) -> Class:

@@ -44,6 +44,7 @@ WITH_SPEC = {
     "bad-args": ("fine.py", COMMAND_LINE),
     "bad-dtype": ("fine.py", COMMAND_LINE),
     "bad-input": ("fine.py", COMMAND_LINE),
+    "flat-stream": ("flat_stream.py", MODEL),
     "last-position": ("last_position.py", MODEL),
     "no-object-in-spec": ("fine.py", COMMAND_LINE),
     "unknown-dimension": ("fine.py", COMMAND_LINE),

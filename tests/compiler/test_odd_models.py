@@ -28,6 +28,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "causal_convolution": dict.fromkeys(EVERYWHERE, "no-op-rule"),
     "class_weights": dict.fromkeys(EVERYWHERE, "no-op-rule"),
     "deep_supervision": dict.fromkeys(EVERYWHERE, "several-means"),
+    "flat_stream": dict.fromkeys(EVERYWHERE, "size-not-apart"),
     "joined_positions": NO_FEED_FORWARD,
     "last_token": dict.fromkeys(EVERYWHERE, "several-means"),
     "loss_gather": dict.fromkeys(EVERYWHERE, "no-op-rule"),
