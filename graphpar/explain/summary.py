@@ -65,7 +65,7 @@ class Summary:
         mesh = " x ".join(f"{axis}={size}" for axis, size in self.mesh.items())
         lines = [
             f"{self.model} on mesh {mesh}, {self.ranks} rank{'s' if self.ranks > 1 else ''}",
-            f"  layout   {'   '.join(self.layout)}",
+            *([f"  layout   {'   '.join(self.layout)}"] if self.layout else []),
             f"  sharded  {self.sharded}",
         ]
         lines += [f"  {'pipeline' if i == 0 else '':8} {text}" for i, text in enumerate(self.pipeline)]
@@ -91,7 +91,8 @@ class Summary:
     def _traffic(self) -> Table:
         size = self.tokens
         rows = [(t.phase, t.kind, t.axis, str(t.count), spell(t.bytes)) for t in self.traffic]
-        title = f"collectives per step and rank, for a batch of {size.batch} x {size.seq} tokens ({size.why})"
+        whose = "of the rank that sends most, per step" if self.pipeline else "per step and rank"
+        title = f"collectives {whose}, for a batch of {size.batch} x {size.seq} tokens ({size.why})"
         if not rows:
             return Table(f"{title}: none", (), [])
         return Table(title, ("phase", "kind", "axis", "count", "bytes"), rows)
@@ -117,11 +118,21 @@ def summarize(
         tokens=size,
         traffic=traffic(plan, size),
         yields=yields(placed),
-        said=tuple(said),
+        said=(*said, *_idle(plan["mesh"], spec)),
         folder=folder,
         launch=f"{torchrun(ranks)} {folder / 'train.py'} --data {'ROWS' if plan['labels'] == 'row' else 'TEXT'}",
         pipeline=tuple(describe(cutting)) if cutting else (),
     )
+
+
+def _idle(mesh: Mapping[str, int], spec: Spec) -> list[str]:
+    """The axes that nothing names: their ranks all do the same, which may be a rule that was forgotten."""
+    named = {axis for rule in spec.rules for axis in rule.axes} | ({spec.pipeline.axis} if spec.pipeline else set())
+    return [
+        f"neither `layout` nor `pipeline` names {axis}: its {size} ranks compute the same"
+        for axis, size in mesh.items()
+        if size > 1 and axis not in named
+    ]
 
 
 def torchrun(ranks: int) -> str:

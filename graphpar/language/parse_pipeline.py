@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from graphpar.errors import GraphparError, suggestions
-from graphpar.language.reader import Listing, Node, Scalar
+from graphpar.language.reader import Listing, Mapping, Node, Scalar
 from graphpar.language.scalars import Problems, choice, integer, kind_of, section, word
 from graphpar.language.schedules import SCHEDULES
 from graphpar.language.schema import MeshSpec, Pipeline, Tied
@@ -19,6 +19,8 @@ REQUIRED = {"axis": "axis: pp", "schedule": "schedule: 1f1b", "microbatches": "m
 def parse_pipeline(node: Node, mesh: MeshSpec | None, problems: Problems) -> Pipeline | None:
     """The pipeline, or None if it is not said what it needs most."""
     found = section(node, "`pipeline`", KEYS, problems)
+    if not isinstance(node, Mapping):  # one mistake, and not also each key that is missing
+        return None
     for key, fix in REQUIRED.items():
         if key not in found:
             problems.add("missing-key", node.span, f"`pipeline` does not say its `{key}`", fix=fix)

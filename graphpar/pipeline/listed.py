@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from graphpar.errors import Diagnostic, GraphparError, Note, any_of, listing, raise_if_any
@@ -30,9 +31,11 @@ def list_of_layers(pipeline: Pipeline, graph: Graph) -> str:
 def _no_list(pipeline: Pipeline, found: Sequence[str], graph: Graph) -> Diagnostic:
     selector, names = pipeline.layers, model_names(graph)
     span = span_of(pipeline, "layers")
-    if not found and not names.takes(selector):
-        return explain_path(selector, names.paths, names)
     lists = [f"/{path}" for path in graph.lists()]
+    if not found and not names.takes(selector):
+        told = explain_path(selector, names.paths, names)
+        known = (*told.notes, Note(listing(lists, "lists of the model"))) if lists else told.notes
+        return replace(told, notes=known, fix=told.fix or (f"layers: {lists[0]}" if len(lists) == 1 else None))
     message = f"`{selector}` is several lists of modules" if found else f"`{selector}` is no list of modules"
     why = "the stages of a pipeline share out the members of one list of layers"
     notes = (Note(listing([p for p in lists if not found or p[1:] in found], "lists of the model")),)

@@ -108,6 +108,18 @@ def test_the_summary(build, golden):
     golden(TEXTS / "compile.txt", text)
 
 
+@pytest.mark.parametrize(
+    ("layout", "idle"), [("[]", ["pp", "dp"]), ("[{batch: dp}]", ["pp"]), ("[{batch: [pp, dp]}]", [])]
+)
+def test_axes_that_nothing_names_are_told(layout, idle, tmp_path):
+    """As when `pipeline` was forgotten."""
+    (tmp_path / "spec.yaml").write_text(f"version: 1\nmesh: {{pp: 2, dp: 2}}\nlayout: {layout}\n")
+    said = graphpar("compile", f"{NANO}:tiny", tmp_path / "spec.yaml", "-o", tmp_path / "build").out
+    told = [line for line in said.splitlines() if "ranks compute the same" in line]
+    assert told == [f"note: neither `layout` nor `pipeline` names {a}: its 2 ranks compute the same" for a in idle]
+    assert ("  layout" in said) == (layout != "[]")
+
+
 def test_the_default_folder_is_named_after_model_and_spec(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.yaml").write_text((MODELS.parent / "specs" / "fine.yaml").read_text())
