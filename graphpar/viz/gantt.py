@@ -19,19 +19,20 @@ LETTER = 6.6  # mean width of a letter at size 12
 SHADE = 0.3  # so much lighter is the last of a rank's stages than its first
 
 
-def gantt(timeline: Timeline, title: str) -> str:
+def gantt(timeline: Timeline, title: str, axis: str) -> str:
     """The picture of a timeline, as the text of an SVG file. The same timeline gives the same bytes.
 
-    A row for each rank and a box for each action, with its microbatch where there is room. Times are told in units of
+    A row for each place along the mesh axis and a box for each action, with its microbatch where there is room. Times are told in units of
     the longest forward.
     """
-    return "\n".join(_Drawing(timeline, title).lines()) + "\n"
+    return "\n".join(_Drawing(timeline, title, axis).lines()) + "\n"
 
 
 class _Drawing:
-    def __init__(self, timeline: Timeline, title: str) -> None:
+    def __init__(self, timeline: Timeline, title: str, along: str) -> None:
         self.timeline = timeline
         self.title = title
+        self.along = along
         self.ranks = sorted({run.rank for run in timeline.runs})
         self.stages = {r: sorted({run.action.stage for run in timeline.of(r)}) for r in self.ranks}
         self.most = max(len(stages) for stages in self.stages.values())
@@ -91,7 +92,7 @@ class _Drawing:
         runs = self.timeline.of(rank)
         idle = 1 - sum(run.end - run.start for run in runs) / self.timeline.cost
         yield f'<rect x="{LEFT}" y="{y}" width="{self.plot:.1f}" height="{ROW}" fill="{LEVELS[1]}" fill-opacity="0.6"/>'
-        yield _text(LEFT - 10, y + ROW / 2 + 4, f"rank {rank}", anchor="end")
+        yield _text(LEFT - 10, y + ROW / 2 + 4, f"{self.along} {rank}", anchor="end")
         yield _text(LEFT + self.plot + 10, y + ROW / 2 + 4, f"{max(idle, 0):.0%} idle", fill=GREY)
         for run in runs:
             yield from self.box(y, run)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from graphpar.errors import Diagnostic, GraphparError
 from graphpar.pipeline.describe import number
 from graphpar.schedules.actions import parse
-from graphpar.schedules.clock import Costs, clock
+from graphpar.schedules.clock import Costs, Stuck, clock
 from graphpar.viz.gantt import gantt
 
 ESTIMATE = "if a stage takes as long as it has operations, and each half of its backward as long as its forward"
@@ -17,16 +18,30 @@ ESTIMATE = "if a stage takes as long as it has operations, and each half of its 
 def schedule(plan: Mapping[str, Any]) -> str | None:
     """The picture of a step, as the text of an SVG file; None if the plan has no pipeline.
 
-    Times follow from the operations of each stage (see ESTIMATE); messages take none.
+    Times follow from the operations of each stage (see ESTIMATE); messages take none. Raises GraphparError if the order
+    cannot be run.
     """
     pipeline = plan.get("pipeline")
     if not pipeline:
         return None
-    order = {int(rank): tuple(map(parse, words)) for rank, words in pipeline["order"].items()}
-    timeline = clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
+    try:
+        order = {int(rank): tuple(map(parse, words)) for rank, words in pipeline["order"].items()}
+        timeline = clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
+    except (ValueError, IndexError, Stuck) as error:
+        raise GraphparError(_no_order(error)) from error
     counts = (
         number(len(pipeline["stages"]), "stage"),
         f"on {number(len(order), 'rank')},",
         number(pipeline["microbatches"], "microbatch", "es"),
     )
-    return gantt(timeline, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}")
+    return gantt(timeline, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}", pipeline["axis"])
+
+
+def _no_order(error: Exception) -> Diagnostic:
+    why = {
+        ValueError: f"`{error}` is no action; one is `2F0`: stage 2, forward, microbatch 0",
+        IndexError: "it runs a stage that the plan does not list",
+        Stuck: f"it stands still: {error}",
+    }[type(error)]
+    message = "the `order` of the pipeline in plan.json cannot be drawn"
+    return Diagnostic("broken-order", None, message, why=(why,), fix="graphpar check BUILD says what is wrong with it")

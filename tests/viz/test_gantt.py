@@ -29,7 +29,7 @@ def made(name, ranks, stages, microbatches):
 
 
 def drawn(timeline, title="a title"):
-    root = ElementTree.fromstring(gantt(timeline, title))
+    root = ElementTree.fromstring(gantt(timeline, title, "pp"))
     assert root.tag == f"{SVG}svg"
     return root
 
@@ -78,9 +78,9 @@ def test_a_microbatch_is_named_where_there_is_room():
 
 def test_the_picture_says_bubble_and_title_and_escapes_it():
     timeline = made("1f1b", 2, 1, 4)[1]
-    text = gantt(timeline, "a < b & c")
+    text = gantt(timeline, "a < b & c", "pp")
     assert "a &lt; b &amp; c" in text and f"bubble {timeline.bubble:.3f}" in text
-    assert text == gantt(timeline, "a < b & c")
+    assert text == gantt(timeline, "a < b & c", "pp")
 
 
 def test_kinds_are_told_apart_in_grey():

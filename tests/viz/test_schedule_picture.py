@@ -12,6 +12,7 @@ from compiled_zoo import parsed
 from deep_zoo import deep
 
 from graphpar.compiler import compile_captured
+from graphpar.errors import GraphparError
 from graphpar.pipeline.cutting import Cutting
 from graphpar.viz.command import visualize
 from graphpar.viz.gantt import gantt
@@ -46,7 +47,7 @@ def made(request, tmp_path_factory):
 
 def test_it_is_the_timeline_that_the_compiler_told(made):
     plan = made.plan
-    assert schedule(plan) == gantt(made.cutting.timeline, TITLES[plan["pipeline"]["schedule"]])
+    assert schedule(plan) == gantt(made.cutting.timeline, TITLES[plan["pipeline"]["schedule"]], "pp")
 
 
 def test_the_plan_says_the_work_of_each_stage(made):
@@ -97,3 +98,26 @@ def test_a_build_without_stages_has_none(tmp_path):
     assert schedule(made.plan) is None
     assert "schedule.svg" not in [file.name for file in visualize(made.folder).files]
     assert HEADING not in (made.folder / "graph.html").read_text()
+
+
+def _reversed(order):
+    order["1"].reverse()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda order: order["0"].insert(0, "0X0"), "`0X0` is no action"),
+        (lambda order: order["0"].append("7F0"), "a stage that the plan does not list"),
+        (_reversed, "it stands still: rank 0 waits at"),
+    ],
+    ids=["no action", "no stage", "no end"],
+)
+def test_an_order_that_somebody_broke_is_told(change, said, tmp_path):
+    plan = make(tmp_path, {"pp": 2}, schedule="1f1b").plan
+    change(plan["pipeline"]["order"])
+    with pytest.raises(GraphparError) as refused:
+        schedule(plan)
+    (told,) = refused.value.diagnostics
+    assert told.code == "broken-order"
+    assert said in told.why[0]
