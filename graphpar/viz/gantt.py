@@ -22,8 +22,8 @@ SHADE = 0.3  # so much lighter is the last of a rank's stages than its first
 def gantt(timeline: Timeline, title: str, axis: str) -> str:
     """The picture of a timeline, as the text of an SVG file. The same timeline gives the same bytes.
 
-    A row for each place along the mesh axis and a box for each action, with its microbatch where there is room. Times are told in units of
-    the longest forward.
+    A row for each place along the mesh axis, and a box for each action, with its microbatch where there is room. Times
+    are told in units of the longest forward.
     """
     return "\n".join(_Drawing(timeline, title, axis).lines()) + "\n"
 

@@ -27,8 +27,12 @@ def schedule(plan: Mapping[str, Any]) -> str | None:
     try:
         order = {int(rank): tuple(map(parse, words)) for rank, words in pipeline["order"].items()}
         timeline = clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
-    except (ValueError, IndexError, Stuck) as error:
-        raise GraphparError(_no_order(error)) from error
+    except ValueError as error:
+        raise GraphparError(
+            _no_order(f"`{error}` is no action; one is `2F0`: stage 2, forward, microbatch 0")
+        ) from error
+    except Stuck as error:
+        raise GraphparError(_no_order(f"it stands still: {error}")) from error
     counts = (
         number(len(pipeline["stages"]), "stage"),
         f"on {number(len(order), 'rank')},",
@@ -37,11 +41,6 @@ def schedule(plan: Mapping[str, Any]) -> str | None:
     return gantt(timeline, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}", pipeline["axis"])
 
 
-def _no_order(error: Exception) -> Diagnostic:
-    why = {
-        ValueError: f"`{error}` is no action; one is `2F0`: stage 2, forward, microbatch 0",
-        IndexError: "it runs a stage that the plan does not list",
-        Stuck: f"it stands still: {error}",
-    }[type(error)]
+def _no_order(why: str) -> Diagnostic:
     message = "the `order` of the pipeline in plan.json cannot be drawn"
     return Diagnostic("broken-order", None, message, why=(why,), fix="graphpar check BUILD says what is wrong with it")

