@@ -1,1 +1,1 @@
-"""Who does what when in a pipeline: actions and their words, orders that have names, messages and times."""
+"""Who does what when in a pipeline: actions and their words, orders with names or searched for, messages, times."""
