@@ -45,27 +45,20 @@ class Randomness:
         self.device = device
         self.lock = lock  # held while a default generator is borrowed: simulated ranks share them
         self._place = place
-        self._now = (0, 0, 0)
-        self._stage = 0
+        self.now = (0, 0, 0, 0)  # seed, step, microbatch, stage; each time that they are set, another object
         self._streams: dict[tuple[str, ...], Stream] = {}
         self.whole = self.stream(())  # what every rank draws alike
 
     def stream(self, names: tuple[str, ...]) -> "Stream":
         """The stream for values that are sharded along `names`."""
         if names not in self._streams:
-            stream = self._streams[names] = Stream(self, Generator(self.device))
-            self._seed_stream(names, stream)
+            place = {name: self._place[name] for name in names}
+            self._streams[names] = Stream(self, place, Generator(self.device))
         return self._streams[names]
 
     def seed(self, seed: int, step: int = 0, microbatch: int = 0, stage: int = 0) -> None:
         """Start every stream anew."""
-        self._now, self._stage = (seed, step, microbatch), stage
-        for names, stream in self._streams.items():
-            self._seed_stream(names, stream)
-
-    def _seed_stream(self, names: tuple[str, ...], stream: "Stream") -> None:
-        place = {name: self._place[name] for name in names}
-        stream.private.manual_seed(stream_seed(*self._now, place, self._stage))
+        self.now = (seed, step, microbatch, stage)
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Contexts for a forward and for its second run, which then draws the same numbers.
@@ -111,9 +104,20 @@ def _restore(states: "dict[Stream, Tensor]") -> None:
 class Stream:
     """Random numbers for the values that are sharded along certain axes."""
 
-    def __init__(self, source: Randomness, private: Generator) -> None:
-        self.private = private
+    def __init__(self, source: Randomness, place: Mapping[str, int], generator: Generator) -> None:
         self._source = source
+        self._place = place
+        self._own = generator
+        self._seeded: object = None
+
+    @property
+    def private(self) -> Generator:
+        """Its own generator. It is seeded when it is asked for: most programs draw nothing, and a hash takes time."""
+        if self._seeded is not self._source.now:
+            self._seeded = self._source.now
+            seed, step, microbatch, stage = self._source.now
+            self._own.manual_seed(stream_seed(seed, step, microbatch, self._place, stage))
+        return self._own
 
     @property
     def exact(self) -> bool:

@@ -3,11 +3,13 @@
 import hashlib
 import time
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 import torch
 from pipelined_gpt import SEQ, Block, Cut, D, Part, Source, batches, fill
 from torch import nn
+from torch.distributed.pipelining import schedules
 from torch.utils.checkpoint import checkpoint
 
 from graphpar.runtime import CollectiveError, Executed, GradientSums, gradient_norm, simulate, stream_seed
@@ -317,3 +319,10 @@ def test_stages_of_a_rank_share_what_has_one_name(tmp_path):
         return all((p == 2).all() for p in model.parameters())
 
     assert on_ranks(small("zbv", 2), tmp_path, run) == [True, None]
+
+
+def test_actions_have_ranges_for_a_profiler_and_for_nobody_else():
+    with torch.profiler.profile() as seen, schedules.record_function("0F0"):
+        pass
+    assert "0F0" in [event.name for event in seen.events() or ()]
+    assert isinstance(schedules.record_function("0F0"), nullcontext)
