@@ -76,6 +76,7 @@ def blocks(axis: Axis, factor: int, local: Cuts) -> Size | tuple[Size, ...]:
     return tuple(local.product(s) for s in axis.segments)
 
 
-def symbols(size: Size) -> set[sympy.Symbol]:
-    """The free symbols of a size."""
-    return set() if isinstance(size, int) else {s for s in size.free_symbols if isinstance(s, sympy.Symbol)}
+def symbols(size: Size) -> list[sympy.Symbol]:
+    """The free symbols of a size, by name."""
+    found = [] if isinstance(size, int) else [s for s in size.free_symbols if isinstance(s, sympy.Symbol)]
+    return sorted(found, key=lambda s: s.name)

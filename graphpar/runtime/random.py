@@ -52,13 +52,17 @@ class Randomness:
     def stream(self, names: tuple[str, ...]) -> "Stream":
         """The stream for values that are sharded along `names`."""
         if names not in self._streams:
-            place = {name: self._place[name] for name in names}
-            self._streams[names] = Stream(self, place, Generator(self.device))
+            self._streams[names] = Stream(self, names, Generator(self.device))
         return self._streams[names]
 
     def seed(self, seed: int, step: int = 0, microbatch: int = 0, stage: int = 0) -> None:
         """Start every stream anew."""
         self.now = (seed, step, microbatch, stage)
+
+    def seed_of(self, names: tuple[str, ...]) -> int:
+        """The seed, for now, of values that are sharded along `names`."""
+        seed, step, microbatch, stage = self.now
+        return stream_seed(seed, step, microbatch, {name: self._place[name] for name in names}, stage)
 
     def replay(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         """Contexts for a forward and for its second run, which then draws the same numbers.
@@ -104,9 +108,9 @@ def _restore(states: "dict[Stream, Tensor]") -> None:
 class Stream:
     """Random numbers for the values that are sharded along certain axes."""
 
-    def __init__(self, source: Randomness, place: Mapping[str, int], generator: Generator) -> None:
+    def __init__(self, source: Randomness, names: tuple[str, ...], generator: Generator) -> None:
         self._source = source
-        self._place = place
+        self._names = names
         self._own = generator
         self._seeded: object = None
 
@@ -115,8 +119,7 @@ class Stream:
         """Its own generator. It is seeded when it is asked for: most programs draw nothing, and a hash takes time."""
         if self._seeded is not self._source.now:
             self._seeded = self._source.now
-            seed, step, microbatch, stage = self._source.now
-            self._own.manual_seed(stream_seed(seed, step, microbatch, self._place, stage))
+            self._own.manual_seed(self._source.seed_of(self._names))
         return self._own
 
     @property

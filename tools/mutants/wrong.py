@@ -185,9 +185,9 @@ def everything_decays(right: Function) -> Function:
 def same_streams(right: Function) -> Function:
     """The place of a rank is left out of its seeds."""
 
-    def seed(self: Any, names: Sequence[str], stream: Any) -> None:
+    def seed(self: Any, names: Sequence[str]) -> int:
         del names
-        right(self, (), stream)
+        return right(self, ())
 
     return seed
 
@@ -195,9 +195,9 @@ def same_streams(right: Function) -> Function:
 def own_streams(right: Function) -> Function:
     """All of a rank's place goes into its seeds."""
 
-    def seed(self: Any, names: Sequence[str], stream: Any) -> None:
+    def seed(self: Any, names: Sequence[str]) -> int:
         del names
-        right(self, tuple(self._place), stream)
+        return right(self, tuple(self._place))
 
     return seed
 
