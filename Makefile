@@ -26,7 +26,7 @@ test: check  ## all checks, then all tests
 property: .venv/stamp  ## 2000 models and layouts that nobody chose; GRAPHPAR_DRAWS and GRAPHPAR_SEED change them
 	@GRAPHPAR_DRAWS=$${GRAPHPAR_DRAWS:-2000} $(BIN)/pytest -q -s --show-capture=no tests/property
 
-pipelines: .venv/stamp  ## every zoo model in stages, under every schedule and mesh: about an hour
+pipelines: .venv/stamp  ## every zoo model in stages, under every schedule and mesh: about two hours
 	@GRAPHPAR_PIPELINES=all $(BIN)/pytest -q -n 2 --dist loadgroup tests/test_pipelines.py
 
 check: lint types layers  ## style, types and who imports whom
