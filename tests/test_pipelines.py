@@ -1,7 +1,7 @@
 """The law for pipelines: every zoo model in stages, under every schedule, alone and composed with data and tensor axes.
 
 Each model is tested under a few of the combinations, so that all models meet all schedules; with GRAPHPAR_PIPELINES=all
-under all of them (`make pipelines`, about an hour).
+under all of them (`make pipelines`, about two hours).
 """
 
 from __future__ import annotations
