@@ -18,13 +18,11 @@ from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.plan import Input, Plan
 from graphpar.runtime.problems import UsageError
 from graphpar.runtime.rows import Rows
-from graphpar.runtime.settings import Settings
+from graphpar.runtime.settings import HELD_OUT, Settings
 from graphpar.runtime.shards import Place, block
 from graphpar.runtime.tokens import check_vocab
 
 Batch = dict[str, Tensor]
-
-_HELD_OUT = 10  # one token in this many, at the end of the data, is never trained on
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,12 @@ class Windows:
 def split(tokens: Tensor, seq: int, ahead: int) -> tuple[Windows, Windows]:
     """(training windows, held-out windows). Raises UsageError when either would be empty."""
     total = tokens.numel()
-    held = total // _HELD_OUT
+    held = total // HELD_OUT
     windows = Windows(tokens[: total - held], seq, ahead), Windows(tokens[total - held :], seq, ahead)
     if not all(len(part) for part in windows):
         raise UsageError(
             f"--data has {total} tokens, of which the last {held} are held out;"
-            f" one held-out window takes {seq + ahead} tokens, so give {_HELD_OUT * (seq + ahead)} or more"
+            f" one held-out window takes {seq + ahead} tokens, so give {HELD_OUT * (seq + ahead)} or more"
             f" or make --seq {seq} smaller"
         )
     return windows

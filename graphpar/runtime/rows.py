@@ -13,9 +13,7 @@ from torch import Tensor
 
 from graphpar.runtime.plan import Plan
 from graphpar.runtime.problems import UsageError
-from graphpar.runtime.settings import ROW, Settings
-
-_HELD_OUT = 10  # one row in this many, at the end of the data, is never trained on
+from graphpar.runtime.settings import HELD_OUT, ROW, Settings
 
 
 @dataclass(frozen=True)
@@ -33,11 +31,9 @@ class Rows:
 
     def split(self) -> tuple[Rows, Rows]:
         """(training rows, held-out rows). Raises UsageError when either would be empty."""
-        held = len(self) // _HELD_OUT
+        held = len(self) // HELD_OUT
         if not held:
-            raise UsageError(
-                f"--data has {len(self)} rows; one in {_HELD_OUT} is held out, so give {_HELD_OUT} or more"
-            )
+            raise UsageError(f"--data has {len(self)} rows; one in {HELD_OUT} is held out, so give {HELD_OUT} or more")
         first = len(self) - held
         return Rows(self.ids[:first], self.labels[:first]), Rows(self.ids[first:], self.labels[first:])
 

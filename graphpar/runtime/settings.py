@@ -12,6 +12,7 @@ from typing import NoReturn
 from graphpar.runtime.plan import Plan
 from graphpar.runtime.problems import UsageError
 
+HELD_OUT = 10  # one token or row in this many, at the end of the data, is never trained on
 ROW = '{"ids": [5, 0, 7], "label": 2}'
 _DATA = {
     False: "text files, folders of them, or .bin files of uint16 tokens",

@@ -2,18 +2,15 @@
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tools.bench.builds import write_builds
 from tools.bench.gpt import Sizes
+from tools.bench.launch import launched
 from tools.bench.report import machine, show
 
-ROOT = Path(__file__).parents[2]
 RANKS = 2
 
 
@@ -39,18 +36,12 @@ def read_arguments() -> argparse.Namespace:
 
 
 def measure(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Compile for every width, run the ranks, one thread each, and read what they found."""
+    """Compile for every width, and run the ranks."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for width in settings["widths"]:
             write_builds(root, Sizes(width))
-        (root / "settings.json").write_text(json.dumps(settings))
-        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        command = [sys.executable, *launch, "-m", "tools.bench.worker", folder]
-        if subprocess.run(command, cwd=ROOT, env=environment).returncode:
-            sys.exit(1)
-        return json.loads((root / "results.json").read_text())
+        return launched("worker", root, settings, RANKS)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,14 @@
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tools.bench.builds import pipeline_spec, write_builds
 from tools.bench.gpt import Sizes
+from tools.bench.launch import launched
 from tools.bench.report import machine, show
-
-ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
@@ -44,19 +40,13 @@ def read_arguments() -> argparse.Namespace:
 
 
 def measure(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Compile for every width, run the ranks, one thread each, and read what they found."""
+    """Compile for every width, and run the ranks."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         specs = {"pp": pipeline_spec(settings["ranks"], settings["microbatches"])}
         for width in settings["widths"]:
             write_builds(root, Sizes(width), specs)
-        (root / "settings.json").write_text(json.dumps(settings))
-        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(settings["ranks"])]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        command = [sys.executable, *launch, "-m", "tools.bench.pipelines_worker", folder]
-        if subprocess.run(command, cwd=ROOT, env=environment).returncode:
-            sys.exit(1)
-        return json.loads((root / "results.json").read_text())
+        return launched("pipelines_worker", root, settings, settings["ranks"])
 
 
 if __name__ == "__main__":
