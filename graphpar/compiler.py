@@ -39,7 +39,7 @@ from graphpar.place.layout import Layout, cut_loops
 from graphpar.place.place import Placed, place
 from graphpar.place.recompute import mark_recomputed
 
-BEFORE = ("positions", "broadcast", "canonical")
+BEFORE = ("unsorted", "gathered", "experts", "positions", "broadcast", "canonical")
 AFTER = ("hoist",)
 FEW = 5  # mistakes of a pass that are shown
 

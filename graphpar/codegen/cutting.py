@@ -7,6 +7,7 @@ from typing import Any
 
 from graphpar.codegen.expression import ATOM, Scope, Text, behind, number
 from graphpar.codegen.local import Cuts, blocks
+from graphpar.codegen.routed import moved, moves_rows
 from graphpar.ir.graph import Node, Size
 from graphpar.ir.states import Shard
 
@@ -82,7 +83,9 @@ def cut_all(node: Node, scope: Scope) -> str:
 
 def transition(node: Node, scope: Scope) -> Text:
     """A collective, or the local op that stands for it; the dimension and blocks come from the factor's place."""
-    (x,) = node.operands
+    x = node.operands[0]
+    if moves_rows(node):
+        return moved(node, scope)
     name, axis = scope.need(node.op), scope.axis((node.attrs["axis"],))
     text = scope.operand(x)
     have, want = node.attrs["from"], (node.state or {})[node.attrs["axis"]]

@@ -31,6 +31,7 @@ from graphpar.codegen.expression import (
 )
 from graphpar.codegen.lowered import cross_entropy, embedding, layer_norm, rms_norm, softmax
 from graphpar.codegen.reshape import reshape
+from graphpar.codegen.routed import by_expert, route
 from graphpar.ir.graph import Node, Size
 
 
@@ -323,7 +324,10 @@ WRITERS: Mapping[str, Writer] = {
             "slice_partial",
             "first_only",
             "all_to_all",
+            "pad_partial",
         ],
         transition,
     ),
+    "route": route,
+    **dict.fromkeys(["dispatch", "expert_linear", "expert_bias", "combine"], by_expert),
 }

@@ -20,7 +20,8 @@ AGAIN = "recompute"  # of the mesh: runs a function, and runs it again in the ba
 CORE = "core"  # the method with the part of attention that is run again
 WHOLE = "compute"  # the method with all that a module does, where that is run again
 _OWN_LINE = frozenset(
-    {"linear", "sdpa", "embedding", "layer_norm", "rms_norm", "cross_entropy", "dropout", "matmul", "softmax", "arange"}
+    {"linear", "sdpa", "embedding", "layer_norm", "rms_norm", "cross_entropy", "dropout", "matmul", "softmax", "arange",
+     "route", "dispatch", "expert_linear", "expert_bias", "combine"}
 )
 _SHAPES = frozenset({"reshape", "permute", "unsqueeze", "expand", "slice", "select", "cast", "upcast"})
 
@@ -236,7 +237,8 @@ class _Writer:
             last.code = f"return {last.code.removeprefix(f'{names} = ')}"
         else:
             self.result.lines.append(Line(f"return {names}"))
-        self.result.result = "Tensor" if len(outputs) == 1 else f"tuple[{', '.join(['Tensor'] * len(outputs))}]"
+        kinds = [kind_of(o) for o in outputs]
+        self.result.result = kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
 
     # ------------------------------------------------------------ Scope
 
@@ -313,6 +315,11 @@ class _Writer:
             if self.variables.holder.get(name) is value:
                 return f"{name}.device"
         return "self.device"
+
+
+def kind_of(value: Node) -> str:
+    """The type of a value in a program."""
+    return "Routing" if value.dtype == "routing" else "Tensor"
 
 
 def _evaluated(node: Node, nested: set[Node]) -> list[Node]:

@@ -46,7 +46,7 @@ def divide_by_count(graph: Graph) -> Graph:
 
 def _uncut(value: Node) -> Node:
     while "forward" in value.attrs:
-        (value,) = value.operands
+        value = value.operands[0]
     return value
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphpar.codegen.classes import Class
-from graphpar.codegen.forward import AGAIN, CORE, WHOLE, attribute, forward
+from graphpar.codegen.forward import AGAIN, CORE, WHOLE, attribute, forward, kind_of
 from graphpar.codegen.layout import columns, origins
 from graphpar.codegen.members import as_slice, members, members_of_stage
 from graphpar.codegen.parts import Part
@@ -160,7 +160,8 @@ class _Module:
         return [self.head(name, body, made), *made.lines]
 
     def head(self, name: str, body: Body, made: Forward) -> Line:
-        arguments = ", ".join(["self", *(f"{a}: Tensor" for a in made.arguments)])
+        kinds = map(kind_of, body.inputs)
+        arguments = ", ".join(["self", *(f"{a}: {kind}" for a, kind in zip(made.arguments, kinds, strict=True))])
         shapes = ", ".join(map(self.program.shape, body.inputs))
         return Line(f"def {name}({arguments}) -> {made.result}:", shapes, indent=1)
 

@@ -9,6 +9,7 @@ from typing import Any
 from graphpar.codegen.local import Cuts
 from graphpar.codegen.loss import COUNT, Labels, ignored, kind_of_labels, plain_mean
 from graphpar.codegen.program import Program
+from graphpar.codegen.routed import moves_rows
 from graphpar.codegen.tree import Again, Body, Call, LoopCall, Statement
 from graphpar.ir.axes import Axis
 from graphpar.ir.graph import Graph, Node, Size, plain, reachable
@@ -200,8 +201,7 @@ def _of(node: Node, program: Program) -> list[dict[str, Any]]:
 
 
 def _transition(node: Node, program: Program) -> dict[str, Any]:
-    (x,) = node.operands
-    before, after = (_elements(n, program) for n in (x, node))
+    before, after = (_elements(n, program) for n in (node.operands[0], node))
     forward, backward = node.attrs["forward"], node.attrs["backward"]
     return {
         "op": node.op,
@@ -210,8 +210,9 @@ def _transition(node: Node, program: Program) -> dict[str, Any]:
         "forward_elements": before if forward else None,
         "backward": backward,
         "backward_elements": after if backward else None,
-        "dtype": node.dtype,
+        "dtype": "int64" if node.dtype == "routing" else node.dtype,
         "shape": program.shape(node),
+        **({"routed": True} if moves_rows(node) and node.dtype != "routing" else {}),
         **_place(node),
         "reason": node.note,
         "rule": _rule(node.attrs.get("rule")),
@@ -264,6 +265,8 @@ def _rule(rule: LayoutRule | None) -> dict[str, Any] | None:
 def _elements(node: Node, program: Program) -> str:
     local = program.cuts(node)
     total: Size = 1
+    if node.dtype == "routing":  # how many rows each expert gets
+        return str(node.named[0].factors[0].size)
     for axis in node.named:
         total = total * local.axis(axis)
     return str(total)

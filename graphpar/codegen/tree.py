@@ -121,7 +121,7 @@ def _settled(graph: Graph, homes: dict[Node, str], owner: Mapping[str, str]) -> 
     users, several = graph.users(), repeated(graph)
     for node in reversed(graph.nodes):
         if "axis" in node.attrs and "forward" in node.attrs:
-            (value,) = node.operands
+            value = node.operands[0]
             if str(node.attrs["from"]) == "P":
                 homes[node] = homes[value] if value.op not in LEAVES else homes[node]
             else:

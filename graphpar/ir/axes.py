@@ -59,6 +59,14 @@ class Axis:
         """Whether the axis is one product."""
         return len(self.segments) == 1
 
+    @property
+    def ragged(self) -> bool:
+        """Whether the axis has as many indices of one factor for each of another as the data says.
+
+        So it is with rows by expert: `(experts batch seq topk 1/experts)`, whose last factor has a fraction for a size.
+        """
+        return any(isinstance(f.size, sympy.Rational) and not f.size.is_integer for f in self.factors)
+
     def __str__(self) -> str:
         return spell(self, {})
 

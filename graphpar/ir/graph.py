@@ -78,6 +78,11 @@ class Node:
         """Number of dimensions."""
         return len(self.shape)
 
+    @property
+    def ragged(self) -> bool:
+        """Whether the value has rows by expert, as many for each as the data says; after naming."""
+        return any(axis.ragged for axis in self.named)
+
     def __repr__(self) -> str:
         return f"<{self.op} {list(self.shape)} {self.origin}>"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
@@ -19,6 +20,15 @@ import sympy
 from graphpar.ir.graph import Size
 
 Product: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What an axis of rows by expert is made of: experts, tokens and their choices; its last atom is 1/experts."""
+
+    experts: int
+    tokens: Product
+    topk: Product
 
 
 class Atoms:
@@ -32,6 +42,7 @@ class Atoms:
         self.sum: dict[int, tuple[Product, ...]] = {}
         self.twins: dict[int, int] = {}
         self.bases: dict[int, int] = {}
+        self.rows: dict[int, Rows] = {}  # by the last atom of their axis
 
     def new(self, size: Size, *, constant: bool = False) -> int:
         """A fresh atom."""

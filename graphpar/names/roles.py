@@ -140,12 +140,21 @@ def _halves(u: Unified, labels: Labels, at: _Attention) -> None:
         labels.give(atoms.pop(), "half", _because(at.node))
 
 
+def _routed(u: Unified, labels: Labels) -> None:
+    """Rows by expert count experts first, and the choices of a token last."""
+    for node in _nodes(u, "route"):
+        (rows,) = u.signatures[node].result
+        found = u.atoms.rows[rows[-1]]
+        _single(u, labels, tuple(u.atoms.resolve([found.experts])), "experts", node)
+        _single(u, labels, tuple(u.atoms.resolve(found.topk)), "topk", node)
+
+
 def _feed_forward(u: Unified, labels: Labels) -> None:
     """What a linear makes of d_model and another one turns into d_model again, pointwise ops between."""
     model = {a for a, name in labels.names.items() if name == "d_model"}
     into: dict[int, Node] = {}
     out: set[int] = set()
-    for node in _nodes(u, "linear"):
+    for node in (*_nodes(u, "linear"), *_nodes(u, "expert_linear")):
         x, y = u.axes(node.operands[0])[-1], u.axes(node)[-1]
         if model.intersection(x):
             known = {*u.atoms.constant, *labels.names, *labels.parts}
@@ -171,7 +180,7 @@ def _classes(u: Unified, labels: Labels) -> None:
         _single(u, labels, u.axes(node.operands[0])[-1], "classes" if per_row else "vocab", node)
 
 
-ROLES: tuple[Callable[[Unified, Labels], None], ...] = (_tokens, _positions, _heads, _classes, _feed_forward)
+ROLES: tuple[Callable[[Unified, Labels], None], ...] = (_tokens, _positions, _heads, _classes, _routed, _feed_forward)
 
 
 def _nodes(u: Unified, op: str) -> list[Node]:

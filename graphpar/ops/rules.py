@@ -124,14 +124,14 @@ def _letters(count: int) -> str:
     return ascii_lowercase[:count]
 
 
-_ELEMENTWISE = (
+ELEMENTWISE = (
     "add sub mul div pow neg exp log log1p expm1 tanh sigmoid relu gelu silu softplus rsqrt sqrt reciprocal cos sin "
     "abs erf square logical_not isnan floor ceil round sign detach eq ne lt le gt ge and or where maximum minimum "
     "clamp cast upcast dropout loop_enter loop_leave"
 ).split()
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_ELEMENTWISE, elementwise),
+    **dict.fromkeys(ELEMENTWISE, elementwise),
     # contractions
     "linear": linear,
     "matmul": matmul,

@@ -8,6 +8,7 @@ from graphpar.ir.graph import Node, Size
 from graphpar.names.atoms import Atoms, Product
 from graphpar.names.bind import bind
 from graphpar.names.signature import Axes, Signature
+from graphpar.ops.experts import EXPERTS
 
 Handler = Callable[[Node, Sequence[Axes], Atoms], Signature]
 
@@ -19,7 +20,8 @@ def _simple(operands: Sequence[Axes], result: Axes, whole: Sequence[int] = ()) -
 def reshape(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
     """Row-major: factors are refilled into the new dimensions; what has no common factor is opaque, hence whole."""
     (own,) = operands
-    result = tuple(atoms.axis(s) for s in node.shape)
+    kept = own[:1] if own and own[0] and own[0][-1] in atoms.rows else ()
+    result = (*kept, *(atoms.axis(s) for s in node.shape[len(kept) :]))
     left, right = atoms.unify([a for axis in own for a in axis], [a for axis in result for a in axis])
     return _simple(operands, result, [*left, *right])
 
@@ -201,6 +203,7 @@ SHAPES: dict[str, Handler] = {
     "pad": pad,
     "repeat_interleave": repeat_interleave,
     "sdpa": sdpa,
+    **EXPERTS,
 }
 
 LEAVES = frozenset({"input", "parameter", "buffer", "constant", "arange", "full"})

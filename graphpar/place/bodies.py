@@ -23,7 +23,7 @@ def body_of(value: Node, consumer: Node) -> str:
     All bodies are given the same carried values: what one of them gathers is not known to the others.
     """
     while "forward" in value.attrs:
-        (value,) = value.operands
+        value = value.operands[0]
     if value.op != "loop_enter":
         return ""
     loop: str = value.attrs["loop"]

@@ -13,6 +13,7 @@ from graphpar.language.divide import needs_two_axes, not_divisible
 from graphpar.language.schema import LayoutRule, Region, Spec
 from graphpar.language.selectors import Aliases, Lists, matches
 from graphpar.names.named import Named
+from graphpar.place.experts import Experts, experts
 
 
 @dataclass
@@ -29,6 +30,11 @@ class Layout:
     used: set[LayoutRule] = field(default_factory=set[LayoutRule])
     problems: dict[tuple[str, str], Diagnostic] = field(default_factory=dict[tuple[str, str], Diagnostic])
     yields: dict[LayoutRule, LayoutRule] = field(default_factory=dict[LayoutRule, LayoutRule])
+
+    @cached_property
+    def experts(self) -> Experts:
+        """What runs by expert."""
+        return experts(self.named.graph)
 
     @cached_property
     def selectable(self) -> tuple[Lists, Aliases]:
@@ -51,7 +57,8 @@ class Layout:
 
     def rules(self, node: Node) -> tuple[LayoutRule, ...]:
         """The rules that hold for an op: those of its regions, then the global ones."""
-        found: list[LayoutRule] = []
+        moe = self.spec.moe
+        found: list[LayoutRule] = [moe.rule] if moe and node in self.experts.inside else []
         for region in self.regions(node):
             found.extend(region.layout)
             if region.only:

@@ -7,9 +7,9 @@ result is a shard if it keeps the factor and a pending sum if the factor is summ
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 from graphpar.ir.calls import entered, repeated
@@ -21,13 +21,15 @@ from graphpar.ops.rules import linear_in
 from graphpar.ops.shapes import LEAVES
 from graphpar.place import forms
 from graphpar.place.bodies import body_of
-from graphpar.place.cuttable import CLASSES, cuttable, even, is_class, splits
-from graphpar.place.layout import Layout, fits
+from graphpar.place.claims import Claimer, Claims
+from graphpar.place.cuttable import CLASSES, is_class, splits
+from graphpar.place.experts import ROUTING_MOVES, ROW_MOVES, held
+from graphpar.place.layout import Layout
 from graphpar.place.reason import reason
 from graphpar.place.route import routes
 from graphpar.place.transitions import FIRST_ONLY, Transition, transitions
 
-Claims: TypeAlias = "Mapping[str, tuple[int, LayoutRule]]"
+Passing: TypeAlias = "Mapping[str, tuple[Mapping[Node, State], State]]"  # by mesh axis: operands' states, result's
 Conversion: TypeAlias = "tuple[Node, str, State, str]"  # of a value, over a mesh axis, to a state, in a body
 
 
@@ -55,119 +57,68 @@ class _Placer:
     new: dict[Node, Node] = field(default_factory=dict[Node, Node])
     order: list[Node] = field(default_factory=list[Node])
     converted: dict[Conversion, Node] = field(default_factory=dict["Conversion", Node])
-    claims: dict[Node, dict[str, tuple[int, LayoutRule]]] = field(
-        default_factory=dict[Node, dict[str, tuple[int, LayoutRule]]]
-    )
+    claims: dict[Node, Claims] = field(default_factory=dict[Node, "Claims"])
     entered: dict[tuple[Node, str], Node] = field(default_factory=dict[tuple[Node, str], Node])
-    kinds: dict[Node, str] = field(default_factory=dict[Node, str])
+    sources: dict[Node, Node] = field(default_factory=dict[Node, Node])  # the node that a placed value comes from
     refused: list[tuple[Node, Node, str]] = field(default_factory=list[tuple[Node, Node, str]])
     repeated: frozenset[str] = frozenset()  # the modules that are called several times
+
+    @cached_property
+    def claimer(self) -> Claimer:
+        """What claims the mesh axes in each op."""
+        return Claimer(self.layout, self.new, self.claims)
+
+    @property
+    def kinds(self) -> dict[Node, str]:
+        """What kind of value each node is."""
+        return self.claimer.kinds
 
     def run(self) -> Placed:
         graph = self.layout.named.graph
         self.repeated = repeated(graph)
         for node in graph.nodes:
-            self.kinds[node] = self._kind(node)
+            self.kinds[node] = self.claimer.kind(node)
             self.new[node] = self._place(node, self.layout.named.uses[node])
         outputs = tuple(self._resolved(self.new[o]) for o in graph.outputs)
         return Placed(
             replace(graph, nodes=tuple(self.order), outputs=outputs), self.layout, self.claims, tuple(self.refused)
         )
 
-    # ------------------------------------------------------------ what kind of value a node is
-
-    def _kind(self, node: Node) -> str:
-        """`data`: differentiable; `ids`: fed, without gradient; `free`: depends on nothing that is fed or trained."""
-        if node.op == "parameter":
-            return "data" if self.layout.named.graph.tensors[self._first(node)].trainable else "ids"
-        if node.op == "input":
-            return "ids"
-        kinds = {self.kinds[a] for a in node.operands}
-        if not kinds or kinds == {"free"}:
-            return "free"
-        if node.op == "detach" or not node.dtype.startswith(("float", "bfloat")):
-            return "ids"
-        return "data" if "data" in kinds else "ids"
-
-    def _first(self, node: Node) -> str:
-        return self.layout.named.graph.members(node.attrs["name"])[0]
-
-    # ------------------------------------------------------------ claims
-
-    def _claims(self, node: Node, use: Use) -> dict[str, tuple[int, LayoutRule]]:
-        kind = self.kinds[node]
-        if kind == "free":
-            return {}
-        if node.op == "input":
-            return self._input_claims(node)
-        factors = cuttable(node, use)
-        if node.op == "parameter":
-            factors = {
-                f: axes for f, axes in factors.items() if self.layout.named.factors[f].name not in ("batch", "seq")
-            }
-        if kind == "ids" and node.op not in ("parameter", "cross_entropy"):
-            return self._followed(node, factors, use)
-        found: dict[str, tuple[int, LayoutRule]] = {}
-        taken: dict[int, int] = {}
-        unpadded = even(node, use)
-        for axis in self._mesh_order(node):
-            claim = self.layout.claim(node, axis, factors, taken, unpadded)
-            if claim is not None:
-                found[axis] = claim
-                taken[claim[0]] = taken.get(claim[0], 1) * self.layout.mesh[axis]
-        return found
-
-    def _mesh_order(self, node: Node) -> list[str]:
-        """Mesh axes in the order in which the rules name them, so that outer cuts of a factor come first."""
-        ordered = dict.fromkeys(a for rule in self.layout.rules(node) for a in rule.axes)
-        return [a for a in ordered if self.layout.mesh[a] > 1]
-
-    def _input_claims(self, node: Node) -> dict[str, tuple[int, LayoutRule]]:
-        factors = cuttable(node, Use(frozenset(), frozenset()))
-        found: dict[str, tuple[int, LayoutRule]] = {}
-        for axis in self.layout.spec.data_axes:
-            if self.layout.mesh[axis] > 1 and (claim := self.layout.claim(node, axis, factors, {})):
-                found[axis] = claim
-        return found
-
-    def _followed(self, node: Node, factors: Mapping[int, object], use: Use) -> dict[str, tuple[int, LayoutRule]]:
-        """Ids stay as they come: a cut that the op can keep is kept."""
-        found: dict[str, tuple[int, LayoutRule]] = {}
-        unpadded = even(node, use)
-        for operand in node.operands:
-            states = self.new[operand].state or {}
-            parts = Counter[int]()
-            for axis, state in states.items():
-                if isinstance(state, Shard):
-                    parts[state.factor] = max(parts[state.factor], 1) * self.layout.mesh[axis]
-            padded = {f for f, n in parts.items() if f in unpadded and not fits(self.layout.named.factors[f], n)}
-            for axis, state in states.items():
-                if isinstance(state, Shard) and state.factor in factors and state.factor not in padded:
-                    claim = self.claims[self.new[operand]].get(axis)
-                    if claim is not None:
-                        found.setdefault(axis, claim)
-        return found
-
     # ------------------------------------------------------------ one node
 
     def _place(self, node: Node, use: Use) -> Node:
-        claims = self._claims(node, use)
+        claims = self.claimer.of(node, use)
         if node.op == "sdpa" and node.attrs["causal"] and self._cuts_queries(node, claims):
             return self._with_mask(node, use)
         if node.op == "linear" and isinstance(node.args[2], Node) and any(c[0] in use.summed for c in claims.values()):
             return self._split_bias(node, use)
         self._enter(node, claims)
         state = {a: self._result(node, use, claims, a) for a in self._axes()}
-        passing = {a for a in self._axes() if a not in claims and self._passes(node, a)}
-        state |= dict.fromkeys(passing, P)
+        passing = self._passing(node, claims)
+        state |= {a: result for a, (_, result) in passing.items()}
         args = tuple(
             self._converted(arg, node, i, claims, passing) if isinstance(arg, Node) else arg
             for i, arg in enumerate(node.args)
         )
         made = replace(node, args=args, state=state, attrs=self._attrs(node, use, claims))
         self.claims[made] = claims
+        self.sources[made] = node
         self.order.append(made)
         return made
+
+    def _passing(self, node: Node, claims: Claims) -> Passing:
+        """Along which axes that it does not cut an op needs its operands otherwise than whole, and what it makes."""
+        found: dict[str, tuple[Mapping[Node, State], State]] = {}
+        route = self.layout.experts.routing.get(node)
+        whole = self.claimer.whole(route) if route else frozenset[str]()
+        for axis in (a for a in self._axes() if a not in claims):
+            given = {a: (self._given(a, node).state or {}).get(axis, I) for a in node.operands}
+            special = held(node, given, whole=axis in whole) if route else None
+            if special is not None:
+                found[axis] = (dict(zip(node.operands, special[0], strict=True)), special[1])
+            elif self._passes(node, axis):
+                found[axis] = (dict.fromkeys(node.operands, P), P)
+        return found
 
     def _cuts_queries(self, node: Node, claims: Claims) -> bool:
         queries = node.named[-2]
@@ -233,24 +184,25 @@ class _Placer:
         """Give a module that is called several times each value as the first op there needs it, nothing pending."""
         for i, arg in enumerate(node.args):
             if isinstance(arg, Node) and (call := self._call(arg, node)) and (arg, call) not in self.entered:
-                wanted = self._wanted(node, i, claims, frozenset())
+                wanted = self._wanted(node, i, claims, {})
                 whole = {axis: state if isinstance(state, Shard) else I for axis, state in wanted.items()}
                 outside = replace(node, origin=replace(node.origin, module=call.rpartition(".")[0]))
                 self.entered[arg, call] = self._convert(
                     self.new[arg], whole, outside, claims, gradient=self.kinds[arg] == "data"
                 )
 
-    def _converted(self, arg: Node, node: Node, index: int, claims: Claims, passing: set[str]) -> Node:
+    def _converted(self, arg: Node, node: Node, index: int, claims: Claims, passing: Passing) -> Node:
         want = self._wanted(node, index, claims, passing)
         return self._convert(self._given(arg, node), want, node, claims, gradient=self.kinds[arg] == "data")
 
-    def _wanted(self, node: Node, index: int, claims: Claims, passing: Collection[str]) -> dict[str, State]:
+    def _wanted(self, node: Node, index: int, claims: Claims, passing: Passing) -> dict[str, State]:
         """The state that an op needs of an operand along each axis."""
-        view = node.views[index] if node.operand_axes else None
+        view, operand = node.views[index] if node.operand_axes else None, node.args[index]
+        assert isinstance(operand, Node)
         want: dict[str, State] = {}
         for axis in self._axes():
             if axis in passing:
-                want[axis] = P
+                want[axis] = passing[axis][0][operand]
             elif axis not in claims:
                 want[axis] = I
             else:
@@ -265,24 +217,32 @@ class _Placer:
     def _convert(
         self, value: Node, want: Mapping[str, State], consumer: Node, claims: Claims, *, gradient: bool
     ) -> Node:
-        moves = routes(value.state or {}, want, self.layout.order, lambda a, b: _apart(value, a, b))
-        for axis, target in moves:
+        for axis, target in _moves(value, want, self.layout.order):
             found = transitions((value.state or {})[axis], target, gradient=gradient)
-            if found is None:
+            if found is None or not self._can_move(value, found, axis, target):
                 self.refused.append((value, consumer, f"{axis}: {(value.state or {})[axis]} -> {target}"))
                 continue
             for step in found:
                 value = self._step(value, step, axis, target, consumer, claims)
         return value
 
+    def _can_move(self, value: Node, steps: Sequence[Transition], axis: str, target: State) -> bool:
+        """Rows by expert, and their routing, are exchanged, and neither gathered nor summed into parts."""
+        states = ((value.state or {})[axis], target)
+        cut = {s.factor for s in states if isinstance(s, Shard)}
+        if not any(f.id in cut for a in value.named if a.ragged for f in a.factors):
+            return True
+        return all(step.op in (ROUTING_MOVES if value.dtype == "routing" else ROW_MOVES) for step in steps)
+
     def _step(self, value: Node, step: Transition, axis: str, target: State, consumer: Node, claims: Claims) -> Node:
         state = I if step.op == "all_reduce" else target
         key = (value, axis, state, body_of(value, consumer) or self._call(value, consumer))
         if key not in self.converted:
             have = (value.state or {})[axis]
+            args = (value, *self._routing(value, axis, have, target, consumer))
             made = Node(
                 step.op,
-                (value,),
+                args,
                 {
                     "axis": axis,
                     "forward": step.forward,
@@ -294,14 +254,24 @@ class _Placer:
                 value.dtype,
                 replace(consumer.origin, names=value.origin.names),
                 value.axes,
-                (value.axes,),
+                tuple(a.axes for a in args),
                 {**(value.state or {}), axis: state},
                 self._reason(step, value, axis, target, consumer, claims),
             )
             self.converted[key] = made
             self.claims[made] = {}
+            self.sources[made] = self.sources[value]
             self.order.append(made)
         return self.converted[key]
+
+    def _routing(self, value: Node, axis: str, have: State, target: State, consumer: Node) -> tuple[Node, ...]:
+        """What says which rows go where, for rows that change their state: the routing as it is cut by experts."""
+        if not value.ragged or value.dtype == "routing":
+            return ()
+        routing = self.new[self.layout.experts.routing[self.sources[value]]]
+        cut = next((s for s in (have, target) if isinstance(s, Shard) and s.name == "experts"), None)
+        want = {**(routing.state or {}), **({axis: cut} if cut else {})}
+        return (self._convert(routing, want, consumer, {}, gradient=False),)
 
     def _rule(self, value: Node, axis: str, claims: Claims) -> LayoutRule | None:
         """The rule that asks for the transition: the consumer's claim, or that of what made the pending sum."""
@@ -337,6 +307,14 @@ class _Placer:
         for axis in (a for a, s in want.items() if a in data and s == I):
             found = self._step(found, FIRST_ONLY, axis, P, loss, {})
         return found
+
+
+def _moves(value: Node, want: Mapping[str, State], order: Callable[[int], Sequence[str]]) -> list[tuple[str, State]]:
+    """In which order the states of a value change; rows by expert change along one axis at a time, in any order."""
+    have = value.state or {}
+    if value.ragged:
+        return [(a, s) for a, s in want.items() if have[a] != s]
+    return routes(have, want, order, lambda a, b: _apart(value, a, b))
 
 
 def _apart(value: Node, a: int, b: int) -> bool:

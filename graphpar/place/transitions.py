@@ -28,7 +28,8 @@ ALL_GATHER_SAME = Transition("all_gather_same", "all_gather", None)
 REDUCE_SCATTER = Transition("reduce_scatter", "reduce_scatter", "all_gather")
 SLICE = Transition("slice_", None, "all_gather")
 SLICE_PARTIAL = Transition("slice_partial", None, None)
-FIRST_ONLY = Transition("first_only", None, None)  # I -> P, for a loss alone: nothing else is to be a summand again
+PAD_PARTIAL = Transition("pad_partial", None, None)
+FIRST_ONLY = Transition("first_only", None, None)
 ALL_TO_ALL = Transition("all_to_all", "all_to_all", "all_to_all")
 
 
@@ -63,6 +64,10 @@ def _steps(have: State, want: State, *, gradient: bool) -> tuple[Transition, ...
             return (ALL_GATHER_SAME,)
         case Shard(), Shard():
             return (ALL_TO_ALL,)
+        case Shard(), Partial("sum"):
+            return (PAD_PARTIAL,)
+        case Invariant(), Partial("sum"):
+            return (FIRST_ONLY,)
         case Partial("max"), Invariant():
             return (ALL_REDUCE_MAX,)
         case Partial("sum"), Invariant():

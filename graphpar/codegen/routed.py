@@ -1,0 +1,40 @@
+"""Expressions of a mixture of experts: rows by expert, and how they change hands."""
+
+from __future__ import annotations
+
+from graphpar.codegen.expression import Scope, Text, arg
+from graphpar.ir.graph import Node
+from graphpar.ir.states import Shard, State
+
+# From how rows lie to how they shall lie: what moves them, and what moves the routing that goes with them.
+_ROWS = {"all_to_all": "to_experts", "slice_partial": "own_rows", "pad_partial": "all_rows"}
+_ROUTING = {"all_to_all": "exchange_counts", "slice_": "own_counts"}
+
+
+def moves_rows(node: Node) -> bool:
+    """Whether a transition changes which rows a rank has, and not only what is in them."""
+    value = node.operands[0]
+    states: tuple[State, State] = (node.attrs["from"], (node.state or {})[node.attrs["axis"]])
+    cut = {s.factor for s in states if isinstance(s, Shard)}
+    return any(f.id in cut for axis in value.named if axis.ragged for f in axis.factors)
+
+
+def moved(node: Node, scope: Scope) -> Text:
+    """Rows, or their routing, that change hands along a mesh axis."""
+    routing = node.dtype == "routing"
+    name = (_ROUTING if routing else _ROWS)[node.op]
+    if name == "to_experts" and node.attrs["from"].name == "experts":
+        name = "to_tokens"
+    args = [arg(node, i, scope).text for i in range(len(node.args))]
+    return Text(f"{scope.need(name)}({', '.join(args)}, {scope.axis((node.attrs['axis'],))})")
+
+
+def route(node: Node, scope: Scope) -> Text:
+    return Text(f"{scope.need('route')}({arg(node, 0, scope).text}, experts={node.attrs['experts']})")
+
+
+def by_expert(node: Node, scope: Scope) -> Text:
+    """Dispatch, combine, and what runs by expert."""
+    args = [arg(node, i, scope).text for i in range(len(node.args))]
+    args += ["transposed=True"] if node.attrs.get("transposed") else []
+    return Text(f"{scope.need(node.op)}({', '.join(args)})")
