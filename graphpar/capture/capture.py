@@ -22,9 +22,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.proxy import TracerBase
 
 from graphpar.capture import recipe, siblings, translate
+from graphpar.capture.escapes import escaping
 from graphpar.capture.loops import fold
 from graphpar.capture.lost import no_own_gradients, require_dropout_to_end, require_no_hooks
 from graphpar.capture.share import share
+from graphpar.capture.untouched import untouched
 from graphpar.ir.graph import Graph, Node, rebuild, with_outputs
 
 BATCH = sympy.Symbol("batch", integer=True, positive=True)
@@ -89,7 +91,7 @@ def export(model: nn.Module, signature: Signature) -> tuple[ExportedProgram, sib
     hollow = True
     while True:
         try:
-            with siblings.folded(model, groups, hollow=hollow):
+            with untouched(model), siblings.folded(model, groups, hollow=hollow):
                 program = _export(model, signature)
         except siblings.NotTheSameCall as refusal:
             groups = siblings.Siblings(_alone(groups, refusal.site), open={*groups.open, refusal.site})
@@ -99,9 +101,16 @@ def export(model: nn.Module, signature: Signature) -> tuple[ExportedProgram, sib
             groups = siblings.group(model, apart)
             continue
         except (AttributeError, KeyError):
-            if not hollow:
+            if not hollow and not groups.sites:
                 raise
+            if not hollow:  # it reads what blocks set while they run
+                apart.update(site.path for site in groups.sites)
+                groups = siblings.group(model, apart)
             hollow = False  # the model reaches into blocks from outside: they have to hold what they hold
+            continue
+        if escaped := escaping(program):
+            apart.update(groups.sites[site].path for site in escaped)
+            groups = siblings.group(model, apart)
             continue
         finer = siblings.split(model, groups)
         if finer is None:

@@ -17,11 +17,11 @@ from torch.export.graph_signature import InputKind
 from graphpar.capture.aten.call import Call, is_sequence, other, simplify_size
 from graphpar.capture.aten.table import TABLE
 from graphpar.capture.locate import assigned, frame
+from graphpar.capture.updates import owner, replaced, root
 from graphpar.ir.graph import Module, Node, Origin
 from graphpar.ir.graph import Tensor as TensorInfo
 
 _DROPPED = {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default"}
-_VIEWS = frozenset({"reshape", "permute", "slice", "select", "unsqueeze", "expand", "piece", "segment", "detach"})
 
 
 class Unsupported(Exception):
@@ -168,29 +168,30 @@ class _Walker:
         shape, dtype = ((), "") if many else (self.shape(value), _dtype(value))
         inplace = target.split(".")[1].endswith("_") and not target.split(".")[1].endswith("__")
         name = target.replace("_.", ".", 1) if inplace else target
-        if inplace:
-            self.check_in_place(args[0], name, node)
-            if node.graph is not self.program.graph and getattr(node.args[0], "op", "") == "placeholder":
-                raise Unsupported(
-                    "in-place-on-view", name.split(".")[1], self.origin(node)
-                )  # made outside of the region
+        base = self.check_in_place(args[0], name, node) if inplace else None
         call = Call(name, tuple(args), self.read(node.kwargs), shape, dtype, self.origin(node), parts)
         result = TABLE.get(name, other)(call)
         for new in result if isinstance(result, tuple) else (result,):
             self.add(new)
-        if inplace and isinstance(node.args[0], fx.Node):
+        if base is not None:
+            self.values[base] = self.add(replaced(self.values[base], args[0], result))
+        elif inplace and isinstance(node.args[0], fx.Node):
             self.values[node.args[0]] = result
         return result
 
-    def check_in_place(self, x: Any, name: str, node: fx.Node) -> None:
-        """An update in place is the new value from there on; of a view or a buffer it would be lost."""
-        base = x
-        while isinstance(base, Node) and base.op in _VIEWS:
-            (base,) = base.operands[:1]
+    def check_in_place(self, x: Any, name: str, node: fx.Node) -> fx.Node | None:
+        """An update in place is the new value from there on; of a buffer, or of most views, it would be lost.
+
+        Of a slice it is a new value of what the slice is of, which is returned.
+        """
+        base, origin = root(x), self.origin(node)
         if isinstance(base, Node) and base.op in ("buffer", "parameter"):
-            raise Unsupported(f"{base.op}-updated", base.attrs["name"], self.origin(node))
-        if base is not x:
-            raise Unsupported("in-place-on-view", name.split(".")[1], self.origin(node))
+            raise Unsupported(f"{base.op}-updated", base.attrs["name"], origin)
+        outside = node.graph is not self.program.graph and getattr(node.args[0], "op", "") == "placeholder"
+        own = owner(node, self.values) if base is not x else None
+        if outside or (base is not x and own is None):
+            raise Unsupported("in-place-on-view", name.split(".")[1], origin)
+        return own
 
     def marker(self, node: fx.Node, target: str, args: Any) -> tuple[Node, ...]:
         values, site = tuple(args[0]), args[1]

@@ -37,6 +37,11 @@ def divide(call: Call) -> Node:
     return call.node("div", *call.args[:2], **({"rounding": mode} if mode else {}))
 
 
+def floor_divide(call: Call) -> Node:
+    """Division, rounded down."""
+    return call.node("div", *call.args[:2], rounding="floor")
+
+
 def cast(call: Call) -> Node:
     """A change of dtype. A cast of float32 to float32 says "at least float32" and is kept as that."""
     (x, *_) = call.args
@@ -46,6 +51,14 @@ def cast(call: Call) -> Node:
     if explicit and "layout" not in call.target and x.dtype == "float32" and not is_wide(x):
         return call.node("upcast", x)
     return x
+
+
+def copied(call: Call) -> Node:
+    """The other tensor's values in the shape and the dtype of the first."""
+    x, value = call.args[:2]
+    if value.dtype != x.dtype:
+        value = Node("cast", (value,), {"dtype": x.dtype}, value.shape, x.dtype, call.origin)
+    return value if value.shape == x.shape else call.node("expand", value)
 
 
 _KEEPS_WIDTH = frozenset(

@@ -96,12 +96,20 @@ def along(op: str) -> Handler:
     return handler
 
 
+def summed_as(x: Node, call: Call) -> Node:
+    """The operand in the dtype in which a call asks for its sum."""
+    if not isinstance(call.kwargs.get("dtype"), str) or call.dtype == x.dtype:
+        return x
+    return cast(Call("sum", (x,), {}, x.shape, call.dtype, call.origin))
+
+
 def reduction(op: str) -> Handler:
     """A reduction over dims (all when none are given)."""
 
     def handler(call: Call) -> Node:
         x = call.args[0]
         dims = call.arg(1, "dim")
+        x = summed_as(x, call) if op in ("sum", "mean") else x
         listed = range(x.rank) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
         dims = tuple(sorted(d % x.rank for d in listed))
         return call.node(op, x, dims=dims, keep=bool(call.arg(2, "keepdim", False)))
@@ -123,4 +131,4 @@ def variance(call: Call) -> Node:
 
 def cumsum(call: Call) -> Node:
     """Running sums."""
-    return call.node("cumsum", call.args[0], dim=call.dim(1, "dim"))
+    return call.node("cumsum", summed_as(call.args[0], call), dim=call.dim(1, "dim"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from graphpar.capture.aten.call import Handler
+from graphpar.capture.aten.choices import CHOICES
 from graphpar.capture.aten.elements import (
     bitwise_not,
     cast,
     clamp,
+    copied,
     divide,
     dropout,
+    floor_divide,
     gelu,
     logical,
     masked_fill,
@@ -63,6 +66,7 @@ _COMPARE = "eq ne lt le gt ge".split()
 
 
 TABLE: dict[str, Handler] = {
+    **CHOICES,
     **{f"aten.{op}.default": pointwise(op) for op in _UNARY},
     **{f"aten.{op}.{kind}": pointwise(op) for op in _COMPARE for kind in ("Tensor", "Scalar")},
     **{f"aten.{op}.Tensor": scaled(op) for op in ("add", "sub")},
@@ -71,6 +75,8 @@ TABLE: dict[str, Handler] = {
     **{f"aten.{op}.{kind}": pointwise("or") for op in ("__or__", "bitwise_or") for kind in ("Tensor", "Scalar")},
     **{f"aten.mul.{kind}": pointwise("mul") for kind in ("Tensor", "Scalar")},
     **{f"aten.div.{kind}": divide for kind in ("Tensor", "Scalar", "Tensor_mode", "Scalar_mode")},
+    **{f"aten.floor_divide.{kind}": floor_divide for kind in ("default", "Scalar")},
+    **{f"aten.remainder.{kind}": pointwise("remainder") for kind in ("Tensor", "Scalar")},
     **{f"aten.pow.{kind}": pointwise("pow") for kind in ("Tensor_Scalar", "Tensor_Tensor", "Scalar")},
     **{f"aten.where.{kind}": pointwise("where") for kind in ("self", "ScalarOther", "ScalarSelf", "Scalar")},
     **{f"aten.masked_fill.{kind}": masked_fill for kind in ("Scalar", "Tensor")},
@@ -85,7 +91,7 @@ TABLE: dict[str, Handler] = {
     **{
         f"aten.{op}": reduction(op.split(".")[0])
         for op in ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "sum.default", "mean.default")
-        + ("argmax.default", "argmin.default")
+        + ("argmax.default", "argmin.default", "any.dim", "any.default", "all.dim", "all.default", "logsumexp.default")
     },
     **{f"aten.var.{kind}": variance for kind in ("dim", "correction", "default")},
     "aten.logical_not.default": logical("logical_not"),
@@ -97,6 +103,7 @@ TABLE: dict[str, Handler] = {
     "aten.max.other": pointwise("maximum"),
     "aten.min.other": pointwise("minimum"),
     "aten.rsub.Scalar": subtracted,
+    "aten.copy.default": copied,
     "aten.type_as.default": cast,
     "aten._to_copy.default": cast,
     "aten.linear.default": linear,
@@ -137,8 +144,10 @@ TABLE: dict[str, Handler] = {
     "aten.full.default": full(),
     "aten.full_like.default": full(),
     "aten.new_full.default": full(at=2),
+    "aten.fill.Scalar": full(at=1),
     "aten.scalar_tensor.default": full(at=0),
     **{f"aten.{op}.default": full(0) for op in ("zeros", "zeros_like", "new_zeros")},
+    **{f"aten.{op}": full(0) for op in ("empty.memory_format", "empty_like.default", "new_empty.default")},  # any value
     **{f"aten.{op}.default": full(1) for op in ("ones", "ones_like", "new_ones")},
     "aten.tril.default": triangle("tril"),
     "aten.triu.default": triangle("triu"),
