@@ -66,7 +66,7 @@ class Variables:
 
     def _more(self, wishes: Iterable[str], node: Node) -> Iterable[str]:
         found = [
-            w for w in dict.fromkeys(wishes) if w.isidentifier() and not keyword.iskeyword(w) and w not in RESERVED
+            w for w in dict.fromkeys(wishes) if w.strip("_").isidentifier() and not keyword.iskeyword(w) and w not in RESERVED
         ]
         yield from found
         base = found[0] if found else _WORDS.get(node.op, "x")

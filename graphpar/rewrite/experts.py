@@ -75,9 +75,22 @@ class _Finder:
         rows = _entering(x, section, node.origin)
         if rows is not None:
             self.sections[chosen] = section
-            args = (rows, weight, section.routing)
-            made = replace(node, op="expert_linear", args=args, shape=(section.count, node.shape[-1]))
+            weight, turned = _unturned(weight)
+            made = replace(
+                node,
+                op="expert_linear",
+                args=(rows, weight, section.routing),
+                shape=(section.count, node.shape[-1]),
+                attrs={"transposed": node.attrs["transposed"] != turned},
+            )
             section.values[node] = Rows(node.rank - 1, made)
+
+
+def _unturned(weight: Node) -> tuple[Node, bool]:
+    """A stack of matrices as it is stored, and whether it was turned."""
+    if weight.op == "permute" and weight.attrs["order"] == (0, 2, 1):
+        return weight.operands[0], True
+    return weight, False
 
 
 def _root(index: Node) -> Node | None:

@@ -153,12 +153,19 @@ def _counted(ends: Node) -> Node | None:
     node, summed = ends, False
     while node.operands:
         summed |= node.op == "cumsum"
-        if node.op in ("histc", "bincount"):
+        if _counts_each(node):
             return _uncast(node.operands[0]) if summed else None
         if node.op not in ("cumsum", *_SAME):
             return None
         node = node.operands[0]
     return None
+
+
+def _counts_each(node: Node) -> bool:
+    """Whether a histogram of whole numbers has a bin for each."""
+    if node.op == "histc":
+        return node.attrs["low"] == 0 and node.attrs["high"] in (node.attrs["bins"] - 1, node.attrs["bins"])
+    return node.op == "bincount"
 
 
 def _uncast(node: Node) -> Node:

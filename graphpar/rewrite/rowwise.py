@@ -49,7 +49,9 @@ def with_shape(node: Node, shape: tuple[Size, ...]) -> Node:
     """A value in another shape."""
     if node.shape == shape:
         return node
-    inner = node.operands[0] if node.op == "reshape" else node
+    inner = node
+    while inner.op in ("reshape", "unsqueeze") and inner.shape != shape:
+        (inner,) = inner.operands
     return inner if inner.shape == shape else Node("reshape", (inner,), {}, shape, node.dtype, node.origin)
 
 
