@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -16,6 +17,7 @@ from graphpar.verify.batches import Size
 from graphpar.verify.expected_stages import actions, loss_of_pipeline, messages, shared
 from graphpar.verify.program import Program
 from graphpar.verify.report import Check
+from graphpar.verify.routed import routed_bytes, routed_kinds
 from graphpar.verify.wanted import Wanted, evaluate
 
 PHASES = ("forward", "backward", "step")
@@ -56,6 +58,7 @@ def check(
             for rank, (log, expected) in enumerate(zip(parted, every, strict=True))
             if (text := _difference(log[phase], expected[phase], phase == "messages" or rank in unordered))
         ]
+        problems += routed_bytes([log[phase] for log in parted], [expected[phase] for expected in every])
         counts = sorted({len(expected[phase]) for expected in every})
         count = f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} on each of {len(logs)} ranks"
         title = "messages between stages" if phase == "messages" else f"collectives, {phase}"
@@ -98,7 +101,9 @@ def spread(program: Program, held: Mapping[str, tuple[tuple[str, ...], tuple[str
 
 def _difference(ran: Sequence[Executed], expected: Sequence[Wanted], in_any_order: bool) -> str:
     if in_any_order:
-        ran, expected = sorted(ran, key=_what), sorted(expected, key=_what)
+        kinds = routed_kinds(expected)
+        ran, expected = (sorted(x, key=lambda one: _what(one, kinds)) for x in (ran, expected))
+        expected = [replace(w, routed=True) if (w.kind, w.axis) in kinds else w for w in expected]
     for number, (one, other) in enumerate(zip_longest(ran, expected)):
         if one is None:
             return f"{len(ran)} of {len(expected)} ran; missing from number {number + 1} on: {other}"
@@ -109,8 +114,8 @@ def _difference(ran: Sequence[Executed], expected: Sequence[Wanted], in_any_orde
     return ""
 
 
-def _what(one: Executed | Wanted) -> tuple[str, str, int]:
-    return one.kind, one.axis, one.bytes
+def _what(one: Executed | Wanted, routed: Collection[tuple[str, str]]) -> tuple[str, str, int]:
+    return one.kind, one.axis, 0 if (one.kind, one.axis) in routed else one.bytes
 
 
 def _moves(
@@ -123,7 +128,7 @@ def _moves(
             held = dtype if (own := getattr(torch, entry["dtype"])).is_floating_point else own
             count = evaluate(str(entry[f"{direction}_elements"]), size)
             why = f"{entry['module'] or 'the model'}: {entry['reason']}"
-            yield Wanted(entry[direction], axis, count * held.itemsize, why)
+            yield Wanted(entry[direction], axis, count * held.itemsize, why, entry.get("routed", False))
 
 
 def _step(program: Program, dtype: torch.dtype, order: Sequence[str]) -> list[Wanted]:

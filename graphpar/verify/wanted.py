@@ -19,13 +19,15 @@ class Wanted:
     axis: str
     bytes: int
     why: str = ""
+    routed: bool = False  # how many bytes a rank hands in is up to the data; `bytes` is the mean over the ranks
 
     def matches(self, ran: Executed) -> bool:
         """Whether this is what ran."""
-        return (self.kind, self.axis, self.bytes) == (ran.kind, ran.axis, ran.bytes)
+        return (self.kind, self.axis) == (ran.kind, ran.axis) and (self.routed or self.bytes == ran.bytes)
 
     def __str__(self) -> str:
-        return f"{self.kind} over {self.axis} of {self.bytes} bytes" + (f" ({self.why})" if self.why else "")
+        size = f"{'about ' if self.routed else ''}{self.bytes} bytes"
+        return f"{self.kind} over {self.axis} of {size}" + (f" ({self.why})" if self.why else "")
 
 
 @lru_cache(maxsize=10_000)
