@@ -71,5 +71,5 @@ def test_only_tokens_are_cut_by_the_axes_of_the_batch():
     assert on_data_axes("  - batch: dp\n  - seq: dp\n  - seq': dp\n  - heads: tp\n") == []
     assert on_data_axes("  - d_model: dp\n  - batch: dp\n") == [f"4 {mistake}"]
     assert on_data_axes("  - batch: dp\n  - d_ff: [tp, dp]\n") == [f"5 {mistake}"]
-    assert on_data_axes("  - batch: dp\n  - experts: ep\n", "{dp: 2, aliases: {ep: dp}}") == [f"5 {mistake}"]
+    assert on_data_axes("  - batch: dp\n  - d_ff: ep\n", "{dp: 2, aliases: {ep: dp}}") == [f"5 {mistake}"]
     assert on_data_axes("  - d_model: dp\n") == []

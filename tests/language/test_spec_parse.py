@@ -233,7 +233,7 @@ def test_only_version_one_is_read(version):
     assert codes(f"version: {version}\nmesh: {{tp: 2}}\nlayout: []\n") == ["bad-version"]
 
 
-@pytest.mark.parametrize("key", ["store", "context", "moe"])
+@pytest.mark.parametrize("key", ["store", "context"])
 def test_words_without_a_meaning_yet_are_refused(key):
     assert codes(minimal("  - batch: dp\n") + f"{key}: {{}}\n") == ["not-available"]
 
