@@ -32,7 +32,12 @@ def owner(update: fx.Node, values: Mapping[fx.Node, Any]) -> fx.Node | None:
     if not isinstance(base, fx.Node) or base.op != "call_function" or base.graph is not update.graph:
         return None
     value = values[base]
-    if not isinstance(value, Node) or value.op in _GIVEN | VIEWS or update.users or not _slices(values[chain[0]], value):
+    if (
+        not isinstance(value, Node)
+        or value.op in _GIVEN | VIEWS
+        or update.users
+        or not _slices(values[chain[0]], value)
+    ):
         return None
     behind = _behind(update)
     taken = [n for n, v in values.items() if n is not base and isinstance(v, Node) and root(v) is value]

@@ -183,5 +183,3 @@ def _ends(routing: Routing, axis: Axis, name: str, *, back: bool) -> tuple[Dim, 
         raise Wrong(f"{name} takes a routing whose experts are cut over {' '.join(axis.names)}; {routing} is not")
     ends = (routing.before, routing.dims[0])
     return ends[::-1] if back else ends
-
-

@@ -20,8 +20,23 @@ AGAIN = "recompute"  # of the mesh: runs a function, and runs it again in the ba
 CORE = "core"  # the method with the part of attention that is run again
 WHOLE = "compute"  # the method with all that a module does, where that is run again
 _OWN_LINE = frozenset(
-    {"linear", "sdpa", "embedding", "layer_norm", "rms_norm", "cross_entropy", "dropout", "matmul", "softmax", "arange",
-     "route", "dispatch", "expert_linear", "expert_bias", "combine"}
+    {
+        "linear",
+        "sdpa",
+        "embedding",
+        "layer_norm",
+        "rms_norm",
+        "cross_entropy",
+        "dropout",
+        "matmul",
+        "softmax",
+        "arange",
+        "route",
+        "dispatch",
+        "expert_linear",
+        "expert_bias",
+        "combine",
+    }
 )
 _SHAPES = frozenset({"reshape", "permute", "unsqueeze", "expand", "slice", "select", "cast", "upcast"})
 
@@ -160,6 +175,8 @@ class _Writer:
         if value.op == "loop_leave":
             return [w for a in value.operands for w in wishes(a)]
         found = wishes(value)
+        if value.dtype == "routing" or value.op == "dispatch":
+            return found
         leaf = value.origin.module.rpartition(".")[2] if value.origin.module != self.body.path else ""
         given = self.variables.names.get(value.operands[0]) if value.operands else None
         kept = [given] if given and (value.op in _SHAPES or "forward" in value.attrs) else []

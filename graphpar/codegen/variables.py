@@ -28,8 +28,6 @@ _WORDS: Mapping[str, str] = {
     "where": "chosen",
     "le": "mask",
     "and": "mask",
-    "route": "routing",
-    "dispatch": "rows",
     "expert_linear": "projected",
     "combine": "combined",
 }
@@ -66,7 +64,9 @@ class Variables:
 
     def _more(self, wishes: Iterable[str], node: Node) -> Iterable[str]:
         found = [
-            w for w in dict.fromkeys(wishes) if w.strip("_").isidentifier() and not keyword.iskeyword(w) and w not in RESERVED
+            w
+            for w in dict.fromkeys(wishes)
+            if w.strip("_").isidentifier() and not keyword.iskeyword(w) and w not in RESERVED
         ]
         yield from found
         base = found[0] if found else _WORDS.get(node.op, "x")
@@ -78,7 +78,11 @@ class Variables:
 
 
 def wishes(node: Node) -> list[str]:
-    """The author's names for a value."""
+    """The author's names for a value, or those of a mixture of experts, which the author need not have had."""
+    if node.dtype == "routing":
+        return ["routing" if node.op == "route" else "routed"]
+    if node.op == "dispatch":
+        return ["rows"]
     names = node.origin.names
     if node.op in ("piece", "segment", "select") and len(names) > 1 and len(names) > node.attrs["index"]:
         names = (names[node.attrs["index"]],)

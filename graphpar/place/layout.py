@@ -134,8 +134,7 @@ class Layout:
     def order(self, factor: int) -> tuple[str, ...]:
         """The mesh axes that may cut a factor, outermost first: the order in which the rules for it name them."""
         names = {n for n, groups in self.named.dims.items() if any(g[0] == factor for g in groups)}
-        moe = (self.spec.moe.rule,) if self.spec.moe else ()
-        return tuple(dict.fromkeys(a for rule in (*self.spec.rules, *moe) if rule.name in names for a in rule.axes))
+        return tuple(dict.fromkeys(a for rule in self.spec.rules if rule.name in names for a in rule.axes))
 
 
 def fits(factor: Factor, parts: int) -> bool:

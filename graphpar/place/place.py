@@ -239,7 +239,7 @@ class _Placer:
         key = (value, axis, state, body_of(value, consumer) or self._call(value, consumer))
         if key not in self.converted:
             have = (value.state or {})[axis]
-            args = (value, *self._routing(value, axis, have, target, consumer))
+            args = (value, *self._routing(value, axis, have, target, consumer, claims))
             made = Node(
                 step.op,
                 args,
@@ -264,14 +264,16 @@ class _Placer:
             self.order.append(made)
         return self.converted[key]
 
-    def _routing(self, value: Node, axis: str, have: State, target: State, consumer: Node) -> tuple[Node, ...]:
+    def _routing(
+        self, value: Node, axis: str, have: State, target: State, consumer: Node, claims: Claims
+    ) -> tuple[Node, ...]:
         """What says which rows go where, for rows that change their state: the routing as it is cut by experts."""
         if not value.ragged or value.dtype == "routing":
             return ()
         routing = self.new[self.layout.experts.routing[self.sources[value]]]
         cut = next((s for s in (have, target) if isinstance(s, Shard) and s.name == "experts"), None)
         want = {**(routing.state or {}), **({axis: cut} if cut else {})}
-        return (self._convert(routing, want, consumer, {}, gradient=False),)
+        return (self._convert(routing, want, consumer, claims, gradient=False),)
 
     def _rule(self, value: Node, axis: str, claims: Claims) -> LayoutRule | None:
         """The rule that asks for the transition: the consumer's claim, or that of what made the pending sum."""
@@ -297,6 +299,7 @@ class _Placer:
             summed=factors[made[0]].name if made else "its parts",
             had=getattr((value.state or {})[axis], "name", "it"),
             part=getattr(target, "name", None),
+            counts=value.dtype == "routing",
         )
 
     def _resolved(self, loss: Node) -> Node:

@@ -107,7 +107,7 @@ def _section(root: Node, experts: Size, node: Node) -> Section:
     chosen = root if several else with_shape(root, (*root.shape, 1))
     origin = replace(node.origin, names=())
     count = prod(chosen.shape)
-    routing = Node("route", (chosen,), {"experts": experts}, (count,), "routing", replace(origin, names=("routing",)))
+    routing = Node("route", (chosen,), {"experts": experts}, (count,), "routing", origin)
     return Section(chosen, routing)
 
 
@@ -120,7 +120,7 @@ def _entering(x: Node, section: Section, origin: Origin) -> Node | None:
         return None
     if token not in section.sent:
         shape = (section.count, token.shape[-1])
-        made = Node("dispatch", (token, section.routing), {}, shape, token.dtype, replace(origin, names=("rows",)))
+        made = Node("dispatch", (token, section.routing), {}, shape, token.dtype, replace(origin, names=()))
         section.sent[token] = made
     return section.sent[token]
 
