@@ -132,6 +132,34 @@ def _expand(node: Node, own: Sequence[Rows], values: Values, count: Size) -> Row
     return _made(node, own[0].lead, [own[0].node], count) if x.rank == node.rank else None
 
 
+def _matmul(node: Node, own: Sequence[Rows], values: Values, count: Size) -> Rows | None:
+    """Rows are batch dimensions of each operand that has them."""
+    lead = _lead(own)
+    if lead is None or lead > node.rank - 2 or any(a.rank != node.rank for a in node.operands if a in values):
+        return None
+    if any(a.rank > 2 for a in node.operands if a not in values):
+        return None
+    return _made(node, lead, [values[a].node if a in values else a for a in node.operands], count)
+
+
+def _einsum(node: Node, own: Sequence[Rows], values: Values, count: Size) -> Rows | None:
+    """Rows are the same letters, first in each operand that has them and in the result."""
+    lead = _lead(own)
+    left, _, right = node.attrs["equation"].partition("->")
+    if lead is None:
+        return None
+    rows, terms = right[:lead], left.split(",")
+    written: list[str] = []
+    for term, operand in zip(terms, node.operands, strict=True):
+        mine = term[:lead] == rows if operand in values else not set(term) & set(rows)
+        if not mine:
+            return None
+        written.append(rows[0] + term[lead:] if operand in values else term)
+    equation = f"{','.join(written)}->{rows[0]}{right[lead:]}"
+    args = [values[a].node if a in values else a for a in node.operands]
+    return _made(node, lead, args, count, {**node.attrs, "equation": equation})
+
+
 _Rule: TypeAlias = Callable[[Node, Sequence[Rows], Values, Size], "Rows | None"]
 
 _NEVER = {"dropout", "loop_enter", "loop_leave"}  # a mask is drawn by position; a loop carries values out of reach
@@ -142,6 +170,8 @@ _RULES: dict[str, _Rule] = {
     ),
     **dict.fromkeys(["sum", "mean", "var", "amax", "amin"], _reduce),
     **dict.fromkeys(["linear", "layer_norm", "rms_norm"], _first),
+    "matmul": _matmul,
+    "einsum": _einsum,
     "reshape": _reshape,
     "permute": _permute,
     "expand": _expand,
