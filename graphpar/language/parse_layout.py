@@ -33,7 +33,7 @@ def parse_mesh(node: Node, problems: Problems) -> MeshSpec | None:
         if key.text in known:
             problems.add("bad-name", key.span, f"`{key.text}` is an axis already, so it cannot be a second name of one")
         elif _name_of_axis(key, problems) and (targets := _axis_words(value, problems)):
-            aliases[key.text] = _known_axes(targets, known, problems)
+            aliases[key.text] = known_axes(targets, known, problems)
     mesh = MeshSpec(tuple(axes), aliases, node.span)
     return mesh if axes else None
 
@@ -53,6 +53,23 @@ def parse_layout(
     rules = tuple(rule for item in written if (rule := _parse_rule(item, mesh, problems)))
     _check_repeats(rules, problems)
     return rules
+
+
+def known_axes(
+    words: list[Scalar], known: Sequence[str], problems: Problems, mesh: Span | None = None
+) -> tuple[str, ...]:
+    """Those of the words that are axes or aliases; notes a problem for each other one. `mesh` is where it stands."""
+    for scalar in words:
+        if scalar.text not in known:
+            near = suggestions(scalar.text, known)
+            problems.add(
+                "unknown-mesh-axis",
+                scalar.span,
+                f"no mesh axis is called `{scalar.text}`{f'; did you mean `{near[0]}`?' if len(near) == 1 else ''}",
+                notes=(Note(listing(known, "mesh axes"), mesh),),
+                fix=f"use {any_of(near or known)}, or add `{scalar.text}: N` to the mesh" if known else None,
+            )
+    return tuple(scalar.text for scalar in words if scalar.text in known)
 
 
 def _parse_axis(key: Scalar, value: Node, problems: Problems) -> MeshAxis | None:
@@ -124,7 +141,7 @@ def _parse_target(
     before = len(problems.found)
     words = _axis_words(node, problems, fix=f"{name}: none", rule=name)
     if words and mesh is not None:
-        known = _known_axes(words, mesh.names, problems, mesh.span)
+        known = known_axes(words, mesh.names, problems, mesh.span)
         axes = [(scalar, axis) for scalar in words if scalar.text in known for axis in mesh.expand(scalar.text)]
         _check_twice(name, axes, problems)
         return (known, tuple(axis for _, axis in axes)) if len(problems.found) == before else None
@@ -152,22 +169,6 @@ def _axis_words(node: Node, problems: Problems, *, fix: str | None = None, rule:
         else:
             found.append(item)
     return found
-
-
-def _known_axes(
-    words: list[Scalar], known: Sequence[str], problems: Problems, mesh: Span | None = None
-) -> tuple[str, ...]:
-    for scalar in words:
-        if scalar.text not in known:
-            near = suggestions(scalar.text, known)
-            problems.add(
-                "unknown-mesh-axis",
-                scalar.span,
-                f"no mesh axis is called `{scalar.text}`{f'; did you mean `{near[0]}`?' if len(near) == 1 else ''}",
-                notes=(Note(listing(known, "mesh axes"), mesh),),
-                fix=f"use {any_of(near or known)}, or add `{scalar.text}: N` to the mesh" if known else None,
-            )
-    return tuple(scalar.text for scalar in words if scalar.text in known)
 
 
 def _check_twice(name: str, axes: list[tuple[Scalar, str]], problems: Problems) -> None:

@@ -73,19 +73,20 @@ def word(node: Node, what: str, problems: Problems, *, fix: str | None = None) -
 
 def integer(node: Node, what: str, problems: Problems, *, least: int = 1, fix: str | None = None) -> int | None:
     """A whole number of at least `least`."""
-    if isinstance(node, Scalar) and node.plain and not _one_reading(node, problems, fix, f"{what} is expected here"):
+    text = _numeral(node, _INTEGER, what, problems, fix)
+    if text is not None and int(text) < least:
+        problems.add("bad-size", node.span, f"{what} must be at least {least}, and this is {int(text)}", fix=fix)
         return None
-    if not isinstance(node, Scalar) or not node.plain or not _INTEGER.fullmatch(node.text):
-        quoted = isinstance(node, Scalar) and not node.plain and _INTEGER.fullmatch(node.text)
-        why = "in quotes a number is text" if quoted else ""
-        mend = node.text if isinstance(node, Scalar) and quoted else fix
-        problems.add("wrong-type", node.span, f"{what} is expected here, not {kind_of(node)}", why=why, fix=mend)
+    return int(text) if text is not None else None
+
+
+def number(node: Node, what: str, problems: Problems, *, fix: str | None = None) -> float | None:
+    """A number above 0, whole or not."""
+    text = _numeral(node, _FLOAT, what, problems, fix)
+    if text is not None and not 0 < _float(text) < float("inf"):
+        problems.add("bad-size", node.span, f"{what} must be above 0 and finite, and this is {text}", fix=fix)
         return None
-    value = int(node.text)
-    if value < least:
-        problems.add("bad-size", node.span, f"{what} must be at least {least}, and this is {value}", fix=fix)
-        return None
-    return value
+    return _float(text) if text is not None else None
 
 
 def boolean(node: Node, problems: Problems) -> bool | None:
@@ -163,8 +164,26 @@ def data(node: Node, problems: Problems) -> object:
     if _INTEGER.fullmatch(node.text):
         return int(node.text)
     if _FLOAT.fullmatch(node.text):
-        return float(node.text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        return _float(node.text)
     return node.text
+
+
+def _numeral(node: Node, form: re.Pattern[str], what: str, problems: Problems, fix: str | None) -> str | None:
+    """The text of a plain scalar of this form that all versions of YAML read alike."""
+    if isinstance(node, Scalar) and node.plain and not _one_reading(node, problems, fix, f"{what} is expected here"):
+        return None
+    if isinstance(node, Scalar) and form.fullmatch(node.text):
+        if node.plain:
+            return node.text
+        why, fix = "in quotes a number is text", node.text
+    else:
+        why = ""
+    problems.add("wrong-type", node.span, f"{what} is expected here, not {kind_of(node)}", why=why, fix=fix)
+    return None
+
+
+def _float(text: str) -> float:
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
 def _one_reading(node: Scalar, problems: Problems, fix: str | None, expected: str = "") -> bool:
