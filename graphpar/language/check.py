@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from graphpar.errors import FULL_LIST, Diagnostic, Note, Span, any_of, suggestions
-from graphpar.language.schema import LayoutRule, Spec
+from graphpar.language.check_moe import check_experts
+from graphpar.language.schema import TOKEN_DIMENSIONS, LayoutRule, Spec, base_name
 from graphpar.language.selectors import Selector, selects
 from graphpar.language.unmatched import ModelNames, explain_no_match, explain_path, out_of_range
 from graphpar.notation import names_of
-
-TOKEN_DIMENSIONS = ("batch", "seq")  # what a data axis may cut
 
 
 def check_names(
@@ -22,6 +21,7 @@ def check_names(
     `model`, selectors are checked too. The result is empty if the spec fits.
     """
     found = [*_unknown_dimensions(spec, known), *_sizes(spec, known, where), *check_data_axes(spec)]
+    found += check_experts(spec, known)
     return (*found, *(_selectors(spec, model) if model else ()))
 
 
@@ -31,9 +31,9 @@ def check_data_axes(spec: Spec) -> tuple[Diagnostic, ...]:
     by_axis = {axis: rule for rule in reversed(spec.layout) if rule.name == "batch" for axis in rule.axes}
     return tuple(
         _not_tokens(spec, rule, axis, by_axis[axis])
-        for rule in spec.rules
+        for rule in spec.listed
         for axis in rule.axes
-        if axis in data and _base(rule.name) not in TOKEN_DIMENSIONS
+        if axis in data and base_name(rule.name) not in TOKEN_DIMENSIONS
     )
 
 
@@ -75,10 +75,11 @@ def _not_tokens(spec: Spec, rule: LayoutRule, axis: str, batch: LayoutRule) -> D
 
 def _unknown_dimensions(spec: Spec, known: Mapping[str, int | None]) -> Iterable[Diagnostic]:
     places: list[tuple[str, Span, str]] = []
-    for rule in spec.rules:
+    for rule in spec.listed:
         places.append((rule.name, rule.span, f"- {{}}: {str(rule).split(': ', 1)[1]}"))
     places += [(name, dim.span, "{}") for name, dim in spec.dims.items()]
     places += [(name, spec.uneven.spans[name], f"{{}}: {value}") for name, value in spec.uneven.by_name.items()]
+    places += [(spec.moe.group, spec.moe.span_of("group"), "group: {}")] if spec.moe and spec.moe.group else []
     for dim in spec.dims.values():
         places += [(name, dim.span, "{}") for name in names_of(((dim.equals,),) if dim.equals is not None else ())]
     return [_unknown(name, span, fix, known) for name, span, fix in places if not _is_known(name, known)]
@@ -132,7 +133,3 @@ def _selectors(spec: Spec, model: ModelNames) -> Iterable[Diagnostic]:
 
 def _names_parameter(selector: Selector, model: ModelNames) -> bool:
     return any(selects(selector, path, lists=model.lists, aliases=model.aliases) for path in model.parameters)
-
-
-def _base(name: str) -> str:
-    return name.removesuffix("'").split(".")[0]

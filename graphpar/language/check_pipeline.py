@@ -22,22 +22,24 @@ def check_pipeline(spec: Spec) -> tuple[Diagnostic, ...]:
 
 
 def _layout(spec: Spec, pipeline: Pipeline) -> Iterable[Diagnostic]:
-    for rule in spec.rules:
+    for rule in spec.listed:
         if pipeline.axis in rule.axes:
-            yield _holds_no_slice(rule, pipeline)
+            rest = tuple(a for a in rule.axes if a != pipeline.axis)
+            yield _holds_no_slice(rule, pipeline, f"- {LayoutRule(rule.name, rest)}" if rest else "delete the rule")
+    if spec.moe and spec.moe.experts == pipeline.axis:
+        other = next((a.name for a in spec.mesh.axes if a.name != pipeline.axis), None)
+        yield _holds_no_slice(spec.moe.rule, pipeline, f"experts: {other}" if other else "delete `moe`")
 
 
-def _holds_no_slice(rule: LayoutRule, pipeline: Pipeline) -> Diagnostic:
+def _holds_no_slice(rule: LayoutRule, pipeline: Pipeline, fix: str) -> Diagnostic:
     axis = pipeline.axis
-    rest = [a for a in rule.axes if a != axis]
-    fix = str(LayoutRule(rule.name, tuple(rest)))
     return Diagnostic(
         "pipeline-axis",
         rule.axes_span,
         f"`{rule.name}` cannot be cut by `{axis}`, along which the stages lie",
         why=("a pipeline axis runs different layers at different times; it holds no slice of any tensor",),
         notes=(Note(f"`{axis}` is the axis of the pipeline", span_of(pipeline, "axis")),),
-        fix=f"- {fix}" if rest else "delete the rule",
+        fix=fix,
     )
 
 

@@ -42,10 +42,12 @@ def not_divisible(
     why: Sequence[str] = (),
     notes: Sequence[Note] = (),
     pad: bool = False,
+    mend: str | None = None,
 ) -> Diagnostic:
     """A dimension of `size` that the mesh axes of `rule`, `parts` ranks together, cannot cut into equal pieces.
 
-    `axes` says how `parts` comes about, such as `cp 2 * tp 4`; `pad` whether padding the dimension is exact.
+    `axes` says how `parts` comes about, such as `cp 2 * tp 4`; `pad` whether padding the dimension is exact; `mend` is
+    what to write, where it is not a rule of a list.
     """
     possible = divisors(size)
     shown = [*possible[: SHOWN - 1], possible[-1]] if len(possible) > SHOWN else possible
@@ -68,7 +70,7 @@ def not_divisible(
             *why,
         ),
         notes=tuple(notes),
-        fix=fix,
+        fix=mend or fix,
     )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from graphpar.language.schedules import SCHEDULES
-from graphpar.language.schema import Budget, DimSpec, Expect, LayoutRule, ModelSpec, Pipeline, Region, Spec
+from graphpar.language.schema import Budget, DimSpec, Expect, LayoutRule, ModelSpec, Moe, Pipeline, Region, Spec
 from graphpar.notation import format_axis, format_tensor
 
 # What any YAML version reads as this text and nothing else, in block and in flow style.
@@ -34,6 +34,7 @@ def dump_spec(spec: Spec) -> str:
     lines += _block("ops", ((name, _text(op.rule)) for name, op in spec.ops.items()))
     lines += _block("outputs", spec.outputs.items())
     lines += _pipeline(spec.pipeline) if spec.pipeline else []
+    lines += _moe(spec.moe) if spec.moe else []
     lines += _expect(spec.expect) if spec.expect else []
     lines.append(f"strict: {str(spec.strict).lower()}")
     return "\n".join(lines) + "\n"
@@ -51,6 +52,12 @@ def _pipeline(pipeline: Pipeline) -> list[str]:
         lines.append(f"  virtual: {pipeline.virtual}")
     numbers = [f"  microbatches: {pipeline.microbatches}", "  of: batch", f"  tied: {pipeline.tied}"]
     return ["pipeline:", *lines, *numbers]
+
+
+def _moe(moe: Moe) -> list[str]:
+    words = {"experts": moe.written or moe.experts, "dispatch": moe.dispatch, "tokens": moe.tokens}
+    words |= {"capacity_factor": _float(moe.capacity_factor)} if moe.capacity_factor is not None else {}
+    return _block("moe", (words | ({"group": moe.group} if moe.group else {})).items())
 
 
 def _expect(expect: Expect) -> list[str]:

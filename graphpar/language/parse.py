@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from graphpar.errors import Diagnostic, GraphparError, Span, raise_if_any
+from graphpar.language.check_moe import check_moe
 from graphpar.language.check_pipeline import check_pipeline
 from graphpar.language.parse_expect import parse_expect
 from graphpar.language.parse_layout import parse_layout, parse_mesh
@@ -18,6 +19,7 @@ from graphpar.language.parse_model import (
     parse_names,
     parse_ops,
 )
+from graphpar.language.parse_moe import parse_moe
 from graphpar.language.parse_pipeline import parse_pipeline
 from graphpar.language.reader import Listing, Mapping, Node, Scalar, read_yaml
 from graphpar.language.scalars import Problems, Section, boolean, choice, items, named_entries, section, truth, word
@@ -49,6 +51,7 @@ KEYS = (
     "ops",
     "outputs",
     "pipeline",
+    "moe",
     "expect",
     "strict",
 )
@@ -56,7 +59,6 @@ REQUIRED = {"version": "version: 1", "mesh": "mesh: {tp: 2}", "layout": "layout:
 LATER = {
     "store": "sharded storage of parameters, gradients and optimizer state",
     "context": "attention over a sharded sequence",
-    "moe": "experts on different ranks",
 }
 
 
@@ -98,13 +100,14 @@ def parse_spec(text: str, path: str = "spec.yaml") -> Spec:
         strict=boolean(found["strict"][1], problems) is not False if "strict" in found else True,
         expect=parse_expect(found["expect"][1], mesh, problems) if "expect" in found else None,
         pipeline=parse_pipeline(found["pipeline"][1], mesh, problems) if "pipeline" in found else None,
+        moe=parse_moe(found["moe"], mesh, problems) if "moe" in found else None,
         numerics=_parse_numerics(found["numerics"][1], problems) if "numerics" in found else Numerics(),
         ops=parse_ops(found["ops"][1], problems) if "ops" in found else {},
         outputs=_parse_outputs(found["outputs"][1], problems) if "outputs" in found else {},
         path=path,
         text=text,
     )
-    raise_if_any(problems.found or check_pipeline(spec))
+    raise_if_any(problems.found or (*check_moe(spec), *check_pipeline(spec)))
     return spec
 
 

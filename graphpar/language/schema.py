@@ -19,6 +19,11 @@ Padding = Literal["error", "pad"]
 Whole = Literal["whole", "sharded"]
 Tied = Literal["allreduce", "same_stage"]
 Recompute = Literal["selective"] | bool
+Dispatch = Literal["alltoall", "allgather"]
+Tokens = Literal["dropless", "capacity"]
+
+TOKEN_DIMENSIONS = ("batch", "seq")  # what a data axis may cut
+EXPERTS = "experts"
 
 NOWHERE = Span("", 0, 0)
 
@@ -204,6 +209,33 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
+class Moe:
+    """Experts along one axis of the mesh, and how tokens come to them.
+
+    `experts` is an axis of the mesh proper and `written` the word of the spec. Tokens of one `group` compete for the
+    room that experts have; without one, all do. `span` is the word `experts`, `spans` are the places of what each says.
+    """
+
+    experts: str
+    dispatch: Dispatch = "alltoall"
+    tokens: Tokens = "dropless"
+    capacity_factor: float | None = None
+    group: str | None = None
+    written: str = field(default="", compare=False)
+    span: Span = field(default=NOWHERE, compare=False)
+    spans: Mapping[str, Span] = field(default_factory=dict, compare=False)
+
+    @property
+    def rule(self) -> LayoutRule:
+        """The layout rule that this is for the operations of the experts: they have it before any other."""
+        return LayoutRule(EXPERTS, (self.experts,), self.span, self.span_of(EXPERTS), (self.written or self.experts,))
+
+    def span_of(self, key: str) -> Span:
+        """Where the value of a key stands; the word `experts`, if the key is not written."""
+        return self.spans.get(key, self.span)
+
+
+@dataclass(frozen=True)
 class Spec:
     """A whole spec. `layout` and `regions` are in file order, and order is priority."""
 
@@ -218,6 +250,7 @@ class Spec:
     strict: bool = True
     expect: Expect | None = None
     pipeline: Pipeline | None = None
+    moe: Moe | None = None
     numerics: Numerics = Numerics()
     ops: Mapping[str, OpRule] = field(default_factory=dict)
     outputs: Mapping[str, Whole] = field(default_factory=dict)
@@ -225,14 +258,24 @@ class Spec:
     text: str = field(default="", compare=False)
 
     @property
-    def rules(self) -> tuple[LayoutRule, ...]:
-        """Every layout rule, those of the regions included."""
+    def listed(self) -> tuple[LayoutRule, ...]:
+        """The rules that stand in a list: those of `layout` and of the regions."""
         return (*self.layout, *(rule for region in self.regions for rule in region.layout))
+
+    @property
+    def rules(self) -> tuple[LayoutRule, ...]:
+        """Every layout rule: those that stand in a list, and the one that `moe` is."""
+        return (*self.listed, *((self.moe.rule,) if self.moe else ()))
 
     @property
     def data_axes(self) -> tuple[str, ...]:
         """The mesh axes that cut `batch` in the global layout, outermost first."""
         return tuple(dict.fromkeys(a for rule in self.layout if rule.name == "batch" for a in rule.axes))
+
+
+def base_name(name: str) -> str:
+    """A dimension without its number and its prime: `seq'` and `d_ff.0` are uses of seq and d_ff."""
+    return name.removesuffix("'").split(".")[0]
 
 
 def axes_by_name(layout: tuple[LayoutRule, ...]) -> dict[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from graphpar.errors import Diagnostic, Span
 from graphpar.ir.graph import Node
 from graphpar.language.check import check_names, unused_rule
+from graphpar.language.check_moe import no_experts
 from graphpar.language.schema import LayoutRule, Spec
 from graphpar.language.unmatched import ModelNames
 from graphpar.names.named import Named
@@ -29,6 +30,8 @@ def unkept(spec: Spec, sizes: Mapping[str, int | None]) -> Iterable[Diagnostic]:
     words = {"grad_reduce_dtype": spec.numerics.grad_reduce_dtype, "deterministic": spec.numerics.deterministic or None}
     for word in (w for w, value in words.items() if value is not None):
         yield _not_yet(f"numerics.{word}", None, f"delete `{word}`")
+    if spec.moe is not None:
+        yield _not_yet("moe", spec.moe.span, "delete `moe`")
     for name, dim in spec.dims.items():
         size = sizes.get(name)
         if dim.equals is not None:
@@ -83,19 +86,32 @@ def check_placed(placed: Placed) -> tuple[Diagnostic, ...]:
     for rule in layout.spec.rules:
         live = [a for a in rule.axes if layout.mesh[a] > 1]
         if live and rule not in layout.used and rule.span not in blamed:
-            problems.append(unused_rule(rule, *_never(rule, placed)))
+            problems.append(_unused(rule, placed))
     for value, consumer, how in placed.refused:
         problems.append(_refused(value, consumer, how))
     return tuple(problems)
 
 
-def _never(rule: LayoutRule, placed: Placed) -> tuple[str, LayoutRule | None]:
-    """Why a rule never claimed anything, and the rule that always came first."""
+def _unused(rule: LayoutRule, placed: Placed) -> Diagnostic:
+    moe = placed.layout.spec.moe
+    if moe is None or rule != moe.rule:
+        return unused_rule(rule, *_never(rule, placed))
+    return no_experts(
+        moe, f"`{rule.name}` occurs in {len(_having(rule, placed))} ops, and none of them can be cut by it"
+    )
+
+
+def _having(rule: LayoutRule, placed: Placed) -> list[Node]:
+    """The ops whose result has the dimension of a rule."""
     named = placed.layout.named
     ids = {g[0] for g in named.dims.get(rule.name, ())}
-    having = [n for n in named.graph.nodes if any(f.id in ids for a in n.named for f in a.factors)]
+    return [n for n in named.graph.nodes if any(f.id in ids for a in n.named for f in a.factors)]
+
+
+def _never(rule: LayoutRule, placed: Placed) -> tuple[str, LayoutRule | None]:
+    """Why a rule never claimed anything, and the rule that always came first."""
     first = [r for r in placed.layout.spec.layout if r is not rule and set(r.axes) & set(rule.axes)]
-    count = len(having)
+    count = len(_having(rule, placed))
     if first:
         return (
             f"in each of the {count} ops that have `{rule.name}`, an earlier rule claims {', '.join(rule.axes)}",

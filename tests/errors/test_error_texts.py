@@ -47,6 +47,10 @@ def with_model(spec: Spec) -> tuple[Diagnostic, ...]:
     return check_names(spec, KNOWN, WHERE, MODEL)
 
 
+def with_experts(spec: Spec) -> tuple[Diagnostic, ...]:
+    return check_names(spec, KNOWN | {"experts": 8}, WHERE, MODEL)
+
+
 def uneven_cuts(spec: Spec) -> tuple[Diagnostic, ...]:
     shared = Note("vocab is axis 0 of wte.weight and of lm_head.weight")
     vocab, d_ff = spec.layout
@@ -60,7 +64,7 @@ def stages_per_rank(spec: Spec) -> int:
     return spec.pipeline.virtual if spec.pipeline else 1
 
 
-# What a later phase makes of a spec that has nothing wrong on its own.
+# What a later phase makes of a spec that has nothing wrong on its own, by code or by code and variant.
 PHASES = {
     "needs-two-axes": lambda spec: (needs_two_axes(spec.layout[0], 2, 16, 8), needs_two_axes(spec.layout[0], 2, 6, 8)),
     "not-divisible": uneven_cuts,
@@ -72,6 +76,8 @@ PHASES = {
     ),
     "world-size": lambda spec: check_world(spec.mesh, 8),
     "world-unknown": lambda spec: resolve_rest(spec.mesh, None),
+    **dict.fromkeys(("not-a-token-dimension.group", "not-divisible.experts", "unknown-dimension.group"), with_experts),
+    "no-experts": with_model,
     **dict.fromkeys(
         ("not-a-token-dimension", "selector-matches-nothing", "size-mismatch", "unknown-dimension"), with_model
     ),
@@ -82,7 +88,8 @@ def text_of(path: Path) -> str:
     source = path.read_text(encoding="utf-8")
     with pytest.raises(GraphparError) as caught:
         spec = parse_spec(source, path.name)
-        raise GraphparError(PHASES[path.stem.split(".")[0]](spec))
+        phase = PHASES.get(path.stem) or PHASES[path.stem.split(".")[0]]
+        raise GraphparError(phase(spec))
     assert caught.value.exit_code == 2
     codes = {diagnostic.code for diagnostic in caught.value.diagnostics}
     assert path.stem.split(".")[0] in codes
