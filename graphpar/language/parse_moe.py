@@ -104,7 +104,9 @@ def _several(node: Node, axes: Sequence[str], mesh: MeshSpec | None, problems: P
     if len(axes) > 1 and all(axis in sizes for axis in axes):
         product = " * ".join(f"{axis} {sizes[axis]}" for axis in axes)
         ranks = prod(sizes[axis] for axis in axes)
-        notes = [Note(f"for {product} = {ranks} ranks of experts, give the mesh one axis of {ranks}")]
+        notes = [
+            Note(f"for {product} = {ranks} ranks, give the mesh one axis of {ranks}; all that these cut may name it")
+        ]
     message = f"experts lie along one mesh axis in this version, and {named}"
     fix = f"experts: {axes[-1]}" if axes else REQUIRED[EXPERTS]
     problems.add("experts-axis", node.span, message, notes=notes, fix=fix)

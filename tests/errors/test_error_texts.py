@@ -76,6 +76,8 @@ PHASES = {
     ),
     "world-size": lambda spec: check_world(spec.mesh, 8),
     "world-unknown": lambda spec: resolve_rest(spec.mesh, None),
+    **dict.fromkeys(("not-a-token-dimension.group", "not-divisible.experts", "unknown-dimension.group"), with_experts),
+    "no-experts": with_model,
     **dict.fromkeys(
         ("not-a-token-dimension.group", "not-divisible.experts", "unknown-dimension.group"), with_experts
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from graphpar.errors import GraphparError
 from graphpar.language import parse_spec
 from graphpar.language.check import check_data_axes, check_names
 from graphpar.language.unmatched import ModelNames
@@ -55,6 +56,52 @@ def test_declared_sizes_are_compared_with_the_model():
 def test_a_selector_that_matches_nothing_is_an_error(selector):
     regions = f"regions:\n  - at: ln_f, {selector}\n    layout: [heads: none]\n"
     assert found(regions) == [("selector-matches-nothing", 6)]
+
+
+def about_experts(rules: str, more: str = "", mesh: str = "{dp: 2, tp: 2, ep: 2}") -> list[str]:
+    text = f"version: 1\nmesh: {mesh}\nlayout:\n{rules}{more}"
+    try:
+        spec = parse_spec(text)
+    except GraphparError as error:
+        return [f"{d.span.line if d.span else 0} {d.code}" for d in error.diagnostics]
+    return [d.code for d in check_names(spec, {**KNOWN, "experts": 8}, {}, MODEL)]
+
+
+def test_a_list_cannot_give_experts_an_axis_of_tokens():
+    mistake = "experts-on-data-axis"
+    assert about_experts("  - batch: dp\n  - experts: ep\n") == []
+    assert about_experts("  - batch: dp\n  - experts: none\n") == []
+    assert about_experts("  - experts: dp\n  - batch: dp\n") == [f"4 {mistake}"]
+    assert about_experts("  - seq: tp\n  - experts: [ep, tp]\n") == [f"5 {mistake}"]
+    assert about_experts("  - seq': tp\n  - experts.1: tp\n") == [f"5 {mistake}"]
+    region = "regions:\n  - at: ln_f\n    only: {}\n    layout: [{}]\n"
+    assert about_experts("  - batch: dp\n", region.format("false", "experts: dp")) == [f"8 {mistake}"]
+    assert about_experts("  - experts: tp\n", region.format("false", "seq: tp")) == [f"4 {mistake}"]
+    assert about_experts("  - seq: tp\n", region.format("true", "experts: tp")) == []
+
+
+def test_experts_are_counted_once_their_ranks_are_known():
+    for ranks in (1, 2, 4, 8):
+        assert about_experts("  - batch: ep\n", "moe: {experts: ep}\n", f"{{ep: {ranks}}}") == []
+    for ranks in (3, 5, 16):
+        assert about_experts("  - batch: ep\n", "moe: {experts: ep}\n", f"{{ep: {ranks}}}") == ["not-divisible"]
+    assert about_experts("  - batch: ep\n", "moe: {experts: ep}\n", "{ep: rest}") == []
+
+
+@pytest.mark.parametrize(
+    ("experts", "ranks", "fix"),
+    [
+        (8, 3, "ep: 2   # in `mesh`; or ep: 4"),
+        (7, 2, "ep: 7   # in `mesh`"),
+        (8, 16, "ep: 8   # in `mesh`"),
+        (1, 2, "delete `moe`"),
+    ],
+)
+def test_experts_that_do_not_divide_are_told_which_ranks_would(experts, ranks, fix):
+    spec = parse_spec(f"version: 1\nmesh: {{ep: {ranks}}}\nlayout: []\nmoe: {{experts: ep}}\n")
+    (problem,) = check_names(spec, {"experts": experts}, {})
+    assert problem.fix == fix and f"{experts} mod {ranks} = {experts % ranks}" in problem.why
+    assert problem.span == spec.rules[0].span
 
 
 def test_a_names_entry_must_be_the_end_of_a_parameter():

@@ -9,6 +9,8 @@ import pytest
 
 from graphpar.language.check_pipeline import check_pipeline
 from graphpar.language.parse import KEYS, LATER, parse_spec
+from graphpar.language.parse_moe import KEYS as MOE
+from graphpar.language.parse_moe import REQUIRED as REQUIRED_OF_MOE
 from graphpar.language.parse_pipeline import KEYS as PIPELINE
 from graphpar.language.parse_pipeline import REQUIRED
 from graphpar.language.schedules import MANY, SCHEDULES
@@ -19,14 +21,14 @@ ROWS = {first: rest for first, *rest in CELLS}
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 
 
-@pytest.mark.parametrize("key", [*KEYS, *PIPELINE])
+@pytest.mark.parametrize("key", [*KEYS, *PIPELINE, *MOE])
 def test_every_key_has_a_row(key):
     assert f"`{key}`" in ROWS
 
 
-@pytest.mark.parametrize("key", PIPELINE)
+@pytest.mark.parametrize("key", [*PIPELINE, *MOE])
 def test_required_is_said_of_what_is_required(key):
-    assert ROWS[f"`{key}`"][0].startswith("required") == (key in REQUIRED)
+    assert ROWS[f"`{key}`"][0].startswith("required") == (key in {*REQUIRED, *REQUIRED_OF_MOE})
 
 
 def test_words_without_a_meaning_are_those_that_are_refused():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from graphpar.errors import GraphparError
 from graphpar.language import LayoutRule, Spec, dump_spec, load_spec, parse_spec
 from graphpar.language.schedules import SCHEDULES
-from graphpar.language.schema import MeshAxis, Numerics, axes_by_name
+from graphpar.language.schema import MeshAxis, Moe, Numerics, axes_by_name
 from graphpar.notation import format_tensor
 
 SHIPPED = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
@@ -55,6 +55,7 @@ pipeline:
   microbatches: 8
   stages: ["wte, layers[0]", "layers[1:3]", "layers[3:6]", "layers[-2:], ln_f"]
   tied: same_stage
+moe: {experts: ep, dispatch: allgather, tokens: capacity, capacity_factor: 1.25, group: batch}
 expect:
   collectives:
     forward all_reduce tp: {count: 4, bytes: 1.5 MiB}
@@ -110,6 +111,9 @@ def test_every_part_of_a_spec_is_read():
     assert (pipeline.axis, pipeline.layers.text, pipeline.schedule) == ("pp", "/transformer.h", "interleaved")
     assert (pipeline.virtual, pipeline.microbatches, pipeline.tied) == (2, 8, "same_stage")
     assert [[s.text for s in stage] for stage in pipeline.stages][3] == ["layers[-2:]", "ln_f"]
+    moe = spec.moe
+    assert moe is not None and (moe.experts, moe.written, moe.dispatch) == ("dp", "ep", "allgather")
+    assert (moe.tokens, moe.capacity_factor, moe.group) == ("capacity", 1.25, "batch")
     assert (pipeline.spans["schedule"].line, pipeline.spans["schedule"].column) == (35, 13)
 
 
@@ -199,6 +203,55 @@ def test_any_pipeline_survives_writing_and_reading(text):
     assert spec.pipeline is not None
     assert parse_spec(dump_spec(spec)) == spec
     assert dump_spec(parse_spec(dump_spec(spec))) == dump_spec(spec)
+
+
+@st.composite
+def mixtures(draw: st.DrawFn) -> str:
+    room = {"tokens": "capacity", "capacity_factor": draw(st.floats(1e-8, 1e8))}
+    tokens = draw(st.sampled_from([{}, {"tokens": "dropless"}, room, {**room, "group": "batch"}]))
+    dispatch = draw(st.sampled_from([{}, {"dispatch": "alltoall"}, {"dispatch": "allgather"}]))
+    words = [("experts", draw(st.sampled_from(["dp", "ep", "tp"]))), *tokens.items(), *dispatch.items()]
+    lines = [f"  {key}: {_numeral(value)}" for key, value in draw(st.permutations(words))]
+    return minimal("  - batch: dp\n", "{dp: 2, tp: 2, aliases: {ep: dp}}") + "\n".join(["moe:", *lines, ""])
+
+
+def _numeral(value: object) -> object:
+    return f"{value:.6e}" if isinstance(value, float) else value
+
+
+@given(mixtures())
+@settings(max_examples=60, deadline=None)
+def test_any_experts_survive_writing_and_reading(text):
+    spec = parse_spec(text)
+    assert spec.moe is not None
+    written = dump_spec(spec)
+    assert parse_spec(written) == spec
+    assert dump_spec(parse_spec(written)) == written
+    assert yaml.safe_load(written)["moe"]["experts"] == yaml.safe_load(text)["moe"]["experts"]
+
+
+def test_experts_are_a_rule_beside_the_lists():
+    region = "regions:\n  - at: mlp\n    layout: [d_ff: none]\n"
+    spec = parse_spec(minimal("  - batch: dp\n", "{dp: 2, aliases: {ep: dp}}") + region + "moe:\n  experts: ep\n")
+    assert [str(rule) for rule in spec.listed] == ["batch: dp", "d_ff: none"]
+    assert [str(rule) for rule in spec.rules] == ["batch: dp", "d_ff: none", "experts: ep"]
+    rule = spec.rules[-1]
+    assert (rule.axes, rule.written) == (("dp",), ("ep",))
+    assert (rule.span.line, rule.span.column, rule.axes_span.column) == (9, 3, 12)
+    assert spec.data_axes == ("dp",)
+
+
+def test_experts_need_one_word():
+    moe = parse_spec(minimal("  - batch: dp\n") + "moe: {experts: dp}\n").moe
+    assert moe == Moe("dp", "alltoall", "dropless", None, None)
+    assert moe.span_of("tokens") == moe.span
+
+
+@pytest.mark.parametrize("axis", ["dp", "tp", "ep"])
+def test_experts_may_lie_where_tokens_are_cut_and_where_they_are_whole(axis):
+    layout = "  - batch: dp\n  - seq: [tp]\n"
+    spec = parse_spec(minimal(layout, "{dp: 2, tp: 2, ep: 2}") + f"moe: {{experts: {axis}}}\n")
+    assert spec.moe is not None and spec.moe.experts == axis
 
 
 def test_a_schedule_of_a_file_says_its_stages_unless_the_spec_does():
