@@ -38,7 +38,8 @@ def yields(placed: Placed) -> tuple[Yield, ...]:
 
 def _second(node: Node, axis: str, first: LayoutRule, placed: Placed) -> Iterable[LayoutRule]:
     rules = placed.layout.rules(node)
-    for rule in rules[rules.index(first) + 1 :]:
+    behind = rules[rules.index(first) + 1 :] if first in rules else rules  # that of `moe` stands before all
+    for rule in behind:
         if axis in rule.axes and rule.name != first.name and _has(node, rule.name, placed):
             yield rule
 

@@ -26,4 +26,19 @@ class LiftedCasts(TorchDispatchMode):
             x: Tensor = args[0]
             if x.dtype == torch.float64 and wanted.is_floating_point:
                 kwargs["dtype"] = torch.float64
+        if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float64:
+            return _grouped(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def _grouped(a: Tensor, b: Tensor, offs: Tensor, **_: Any) -> Tensor:
+    """A product by groups in float64, for which torch has no kernel.
+
+    `offs` are the ends of groups: of rows of a, each with a matrix of b; or of what is summed, for two matrices.
+    """
+    ends = offs.tolist()
+    groups = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    if b.dim() == 2:
+        return torch.stack([a[:, group] @ b[group] for group in groups])
+    done = [a[group] @ matrix for group, matrix in zip(groups, b, strict=True)]
+    return torch.cat([*done, a.new_zeros((a.shape[0] - ends[-1], b.shape[2]))])
