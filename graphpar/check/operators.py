@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -35,5 +36,8 @@ CONSTANTS = {
     "zip": zip,
     "enumerate": enumerate,
     "str": str,
+    "round": round,
+    "math.ceil": math.ceil,
+    "math.floor": math.floor,
 }
 MODULE_DICT = "torch.nn.ModuleDict"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 import sympy
@@ -12,6 +11,7 @@ from graphpar.codegen.express import write
 from graphpar.codegen.expression import Text
 from graphpar.codegen.local import Cuts, blocks, symbols
 from graphpar.codegen.program import Forward, Line, Program
+from graphpar.codegen.sizes import rounds, spell
 from graphpar.codegen.tree import Again, Body, Call, Item, LoopCall, Statement, reads
 from graphpar.codegen.variables import Variables, wishes
 from graphpar.ir.graph import Node, Size, plain
@@ -283,11 +283,11 @@ class _Writer:
         if isinstance(size, int):
             return str(size)
         found = {s: self._measure(s) for s in symbols(size)}
-        value = sympy.simplify(size.subs({s: v for s, (_, v) in found.items()}))
-        text = _SIZE.sub(lambda word: _PYTHON[word.group()], str(value))
+        value = size.subs({s: v for s, (_, v) in found.items()})
+        text, binds = spell(value if rounds(value) else sympy.simplify(value))
         for s, (place, _) in found.items():
             text = text.replace(_stand_in(s).name, place)
-        return f"({text})" if value.is_Add or value.is_Mul or value.is_Pow else text
+        return f"({text})" if binds else text
 
     def _measure(self, symbol: sympy.Symbol) -> tuple[str, sympy.Expr]:
         """Where a size can be read off in this body, and the symbol in terms of what is read."""
@@ -351,10 +351,6 @@ def attribute(name: str, path: str) -> str:
     for part in rest.split("."):
         text += f"[{part}]" if part.isdigit() else f".{part}" if text else part
     return text
-
-
-_PYTHON = {"Max": "max", "Min": "min", "/": " // ", "//": " // "}  # sizes are whole numbers
-_SIZE = re.compile(r"Max\b|Min\b|//?")
 
 
 def _stand_in(symbol: sympy.Symbol) -> sympy.Symbol:

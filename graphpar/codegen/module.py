@@ -65,7 +65,8 @@ def _sources(classes: Sequence[Class], before: int) -> dict[str, dict[str, Any]]
 
 
 def _imports(text: str, names: Sequence[str], runtime: str) -> str:
-    lines = ["import torch"] if re.search(r"\btorch\.", text) else []
+    lines = ["import math", ""] if re.search(r"\bmath\.", text) else []
+    lines += ["import torch"] if re.search(r"\btorch\.", text) else []
     lines += ["import torch.nn.functional as F"] if re.search(r"\bF\.", text) else []
     lines += ["from torch import Tensor, nn", ""]
     one = f"from {runtime} import {', '.join(names)}"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import prod
 from typing import Any
-
-import sympy
 
 from graphpar.codegen.plan import backward, flat
 from graphpar.explain.memory import width
 from graphpar.explain.places import microbatches, places
+from graphpar.explain.sizes import number
 from graphpar.runtime.buckets import Gradient, buckets
 
 
@@ -57,7 +55,7 @@ def _of_rank(plan: Mapping[str, Any], size: Tokens) -> tuple[Traffic, ...]:
     found: dict[tuple[str, str, str], list[int]] = {}
     times = microbatches(plan)
     for phase, kind, axis, elements, dtype in _messages(plan):
-        sent = _number(elements, Tokens(size.batch // times, size.seq, size.why)) * width(dtype)
+        sent = number(elements, size.batch // times, size.seq) * width(dtype)
         found.setdefault((phase, kind, axis), []).append(sent)
     moved = (Traffic(*k, times * len(sent), times * sum(sent)) for k, sent in sorted(found.items(), key=_order))
     return (*moved, *_sums(plan))
@@ -75,13 +73,6 @@ def _messages(plan: Mapping[str, Any]) -> Iterable[tuple[str, str, str, str, str
 def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
     (phase, kind, axis), _ = entry
     return phase != "forward", axis, kind
-
-
-@cache  # the layers of a deep model say the same
-def _number(elements: str, size: Tokens) -> int:
-    symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in ("batch", "seq")}
-    value: Any = sympy.parse_expr(elements, local_dict=symbols)
-    return int(value.subs({symbols["batch"]: size.batch, symbols["seq"]: size.seq}))
 
 
 def _sums(plan: Mapping[str, Any]) -> Iterable[Traffic]:

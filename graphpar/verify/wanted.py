@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
-import sympy
-
+from graphpar.explain.sizes import number
 from graphpar.runtime.axis import Executed
 from graphpar.verify.batches import Size
 
@@ -30,11 +28,6 @@ class Wanted:
         return f"{self.kind} over {self.axis} of {size}" + (f" ({self.why})" if self.why else "")
 
 
-@lru_cache(maxsize=10_000)
 def evaluate(text: str, size: Size) -> int:
     """An expression in batch and seq."""
-    symbols = {name: sympy.Symbol(name, integer=True, positive=True) for name in ("batch", "seq")}
-    value: sympy.Expr = sympy.parse_expr(text, local_dict=symbols).subs(
-        {symbols["batch"]: size.rows, symbols["seq"]: size.length}
-    )
-    return int(value)
+    return number(text, size.rows, size.length)
