@@ -28,12 +28,14 @@ _WORDS: Mapping[str, str] = {
     "where": "chosen",
     "le": "mask",
     "and": "mask",
+    "grouped_matmul": "product",
+    "histc": "counts",
 }
 # What a generated module imports or refers to.
 RESERVED = frozenset(
     "self torch F nn mesh Tensor Mesh Parameters Stages attention dropout upcast vocab_embedding vocab_cross_entropy "
-    "split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max all_to_all "
-    "grad_all_reduce reduce_scatter slice_ slice_partial first_only".split()
+    "grouped_matmul split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max "
+    "all_to_all grad_all_reduce reduce_scatter slice_ slice_partial first_only".split()
 )
 
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphpar.runtime.grouped import by_group, products
+
 
 class LiftedCasts(TorchDispatchMode):
     """Inside this context a cast of a float64 tensor to a narrower float leaves it as it is.
@@ -26,4 +28,7 @@ class LiftedCasts(TorchDispatchMode):
             x: Tensor = args[0]
             if x.dtype == torch.float64 and wanted.is_floating_point:
                 kwargs["dtype"] = torch.float64
+        if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float64:  # torch has no such kernel
+            x, y, offsets = args[:3]
+            return by_group(x, y, offsets) if y.dim() == 3 else products(x.mT, y, offsets)
         return func(*args, **kwargs)
