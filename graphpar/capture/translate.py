@@ -173,7 +173,7 @@ class _Walker:
         result = TABLE.get(name, other)(call)
         for new in result if isinstance(result, tuple) else (result,):
             self.add(new)
-        if base is not None:
+        if base is not None and isinstance(result, Node):
             self.values[base] = self.add(replaced(self.values[base], args[0], result))
         elif inplace and isinstance(node.args[0], fx.Node):
             self.values[node.args[0]] = result

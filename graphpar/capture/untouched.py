@@ -1,4 +1,4 @@
-"""A trace leaves the model as it was: a model may set attributes and register hooks while it runs for the first time."""
+"""A trace leaves the model as it was: a model may set attributes and register hooks when it first runs."""
 
 from __future__ import annotations
 

@@ -25,19 +25,18 @@ def root(value: Any) -> Any:
 
 def owner(update: fx.Node, values: Mapping[fx.Node, Any]) -> fx.Node | None:
     """The value of which an update in place changes a slice; None where the update might change something else."""
-    chain = [update.args[0]]
-    while isinstance(chain[-1], fx.Node) and str(chain[-1].target) == "aten.slice.Tensor":
-        chain.append(chain[-1].args[0])
-    base = chain[-1]
-    if not isinstance(base, fx.Node) or base.op != "call_function" or base.graph is not update.graph:
+    view = base = update.args[0]
+    while isinstance(base, fx.Node) and str(base.target) == "aten.slice.Tensor":
+        base = base.args[0]
+    if (
+        not isinstance(view, fx.Node)
+        or not isinstance(base, fx.Node)
+        or base.op != "call_function"
+        or base.graph is not update.graph
+    ):
         return None
     value = values[base]
-    if (
-        not isinstance(value, Node)
-        or value.op in _GIVEN | VIEWS
-        or update.users
-        or not _slices(values[chain[0]], value)
-    ):
+    if not isinstance(value, Node) or value.op in _GIVEN | VIEWS or update.users or not _slices(values[view], value):
         return None
     behind = _behind(update)
     taken = [n for n, v in values.items() if n is not base and isinstance(v, Node) and root(v) is value]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphpar.check.dims import ONE, Dim, Wrong, agree, cut_by, cut_by_any, length, spell, whole
+from graphpar.check.dims import ONE, Dim, Wrong, agree, cut_by, cut_by_any, length, spell
 from graphpar.check.pointwise import check_stream
 from graphpar.check.rules import Stream, rule
 from graphpar.check.value import Value, check_apart, elementwise, meet, together
@@ -100,7 +100,7 @@ def check_whole(x: Value, dim: int, why: str) -> None:
         raise Wrong(f"{spell(x.dims[dim])} of {x} is cut over {' '.join(sorted(axes))}, but {why} is taken of it")
 
 
-@rule(".softmax", "F.softmax", "torch.softmax", ".log_softmax", "F.log_softmax", ".cumsum", "torch.cumsum", ".sort")
+@rule(".softmax", "F.softmax", "torch.softmax", ".log_softmax", "F.log_softmax", ".cumsum", "torch.cumsum")
 def along(x: Value, dim: int, **_: Any) -> Value:
     """A function along a dimension, which nothing may cut."""
     check_whole(x, x.at(dim), "a function of all of its elements")
@@ -186,12 +186,6 @@ def index_select(x: Value, dim: int, index: Value) -> Value:
     at = x.at(dim)
     check_whole(x, at, "any element")
     return meet([x, index], (*x.dims[:at], *index.dims, *x.dims[at + 1 :]), "other")
-
-
-@rule("F.one_hot")
-def one_hot(ids: Value, classes: int) -> Value:
-    """A one among zeros."""
-    return ids.shaped((*ids.dims, whole(classes)))
 
 
 @rule("F.cross_entropy", "F.nll_loss")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphpar.check import collectives, constants, contraction, experts, pointwise, shapes
+from graphpar.check import choices, collectives, constants, contraction, experts, pointwise, shapes
 from graphpar.check.dims import Wrong, length
 from graphpar.check.mesh import UNKNOWN, Mesh, Opaque, Unknown
 from graphpar.check.operators import BINARY, CONSTANTS, MODULE_DICT, OPAQUE, UNARY
@@ -19,7 +19,7 @@ from graphpar.check.program import Deferred, Method, Module, Namespace, Text
 from graphpar.check.rules import RULES, Axis, Stream, Trace, applied
 from graphpar.check.value import Value
 
-_ = collectives, constants, contraction, experts, pointwise  # their rules are registered
+_ = choices, collectives, constants, contraction, experts, pointwise  # their rules are registered
 
 
 @dataclass(frozen=True)

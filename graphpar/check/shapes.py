@@ -251,17 +251,6 @@ def triangle(x: Value, diagonal: int = 0) -> Value:
     return x
 
 
-@rule(".gather", "torch.gather")
-def gather(x: Value, dim: int, index: Value) -> Value:
-    """Elements of a dimension by number."""
-    at = x.at(dim)
-    check_whole(x, at, "any element")
-    for i, (own, other) in enumerate(zip(x.dims, index.dims, strict=True)):
-        if i != at:
-            together([own, other], [x, index])
-    return meet([x, index], index.dims, "other")
-
-
 def select(x: Value, index: Any) -> Value:
     """x[index] for numbers, slices, None, an ellipsis and one tensor of numbers, or a number for each row."""
     if isinstance(index, tuple) and len(index) == 2 and isinstance(index[0], Positions):

@@ -8,6 +8,7 @@ from typing import Any
 import sympy
 
 from graphpar.capture.aten.call import Slot
+from graphpar.codegen.choices import CHOICES
 from graphpar.codegen.cutting import parts, select, slice_, transition
 from graphpar.codegen.expression import (
     AND,
@@ -20,7 +21,6 @@ from graphpar.codegen.expression import (
     Scope,
     Text,
     Writer,
-    along,
     arg,
     behind,
     call,
@@ -179,6 +179,7 @@ def full(node: Node, scope: Scope) -> Text:
     sizes = [scope.size(s, of=node) for s in node.shape]
     shape = f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
     value = bool(node.attrs["value"]) if node.dtype == "bool" else node.attrs["value"]
+    value = float(value) if node.dtype.startswith(("float", "bfloat")) and isinstance(value, int) else value
     dtype = "" if node.dtype == "float32" else f", dtype=torch.{node.dtype}"
     return Text(f"torch.full({shape}, {number(value)}{dtype}, device={scope.device()})")
 
@@ -291,7 +292,7 @@ WRITERS: Mapping[str, Writer] = {
     "dropout": dropout,
     "cast": cast,
     "upcast": upcast,
-    **dict.fromkeys(["sum", "mean", "amax", "amin", "argmax", "argmin", "var"], reduce),
+    **dict.fromkeys(["sum", "mean", "amax", "amin", "argmax", "argmin", "var", "any", "all", "logsumexp"], reduce),
     "permute": permute,
     "reshape": reshaped,
     "unsqueeze": unsqueeze,
@@ -308,7 +309,7 @@ WRITERS: Mapping[str, Writer] = {
     "full": full,
     "constant": constant,
     "clamp": clamp,
-    "cumsum": along("cumsum"),
+    **CHOICES,
     "tril": triangle,
     "triu": triangle,
     "repeat_interleave": repeat_interleave,

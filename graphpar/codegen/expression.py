@@ -118,13 +118,6 @@ def join(name: str) -> Writer:
     return writer
 
 
-def along(name: str) -> Writer:
-    def writer(node: Node, scope: Scope) -> Text:
-        return Text(f"{arg(node, 0, scope).inside(ATOM)}.{name}({behind(node.attrs['dim'], node.rank)})")
-
-    return writer
-
-
 def behind(dim: int, rank: int) -> int:
     """The last dimension is written as -1."""
     return -1 if dim == rank - 1 else dim

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 
 import sympy
 
+from graphpar.codegen.choices import RESULTS, both
 from graphpar.codegen.cutting import cut_all
 from graphpar.codegen.express import write
 from graphpar.codegen.expression import Text
+from graphpar.codegen.groups import TOGETHER, groups
 from graphpar.codegen.local import Cuts, blocks, symbols
 from graphpar.codegen.program import Forward, Line, Program
 from graphpar.codegen.sizes import rounds, spell
@@ -67,7 +69,7 @@ class _Writer:
         self.items = body.items
         self.statement_of = {i.node: k for k, i in enumerate(self.items) if isinstance(i, Statement)}
         self.nested = self._nested()
-        self.groups = self._groups()
+        self.groups = groups(self.items)
         self.variables = Variables(self._last_use())
         self.now = 0
 
@@ -120,28 +122,12 @@ class _Writer:
             return False
         (user,) = users
         once = sum(a is node for a in user.args) == 1
-        if not once or user not in self.statement_of or node.op in ("piece", "segment") or "forward" in user.attrs:
+        if not once or user not in self.statement_of or node.op in TOGETHER or "forward" in user.attrs:
             return False
         if user.op == "cross_entropy" and not node.dtype.startswith(("float", "bfloat")):
             return False
         same = node.origin.line == user.origin.line and node.origin.file == user.origin.file
         return same and node.origin.module == user.origin.module and (node.op in _SHAPES or user.op not in _OWN_LINE)
-
-    def _groups(self) -> dict[Node, list[Node]]:
-        """Parts of one dimension that are all used are cut in one statement."""
-        found: dict[Node, list[Node]] = {}
-        parts: dict[tuple[Node, str, int], list[Node]] = {}
-        for item in self.items:
-            if isinstance(item, Statement) and item.node.op in ("piece", "segment"):
-                node = item.node
-                parts.setdefault((node.operands[0], node.op, node.attrs["dim"]), []).append(node)
-        for members in parts.values():
-            first = members[0]
-            count = first.attrs.get("count") or len(first.attrs["sizes"])
-            if sorted(m.attrs["index"] for m in members) == list(range(count)):
-                for member in members:
-                    found[member] = sorted(members, key=lambda m: m.attrs["index"])
-        return found
 
     # ------------------------------------------------------------ writing
 
@@ -204,7 +190,7 @@ class _Writer:
         self.result.lines.append(Line(code, self.program.shape(node), node.note, origin=node.origin))
 
     def _cut(self, members: list[Node]) -> None:
-        text = cut_all(members[0], self)
+        text = (both if members[0].op in RESULTS else cut_all)(members[0], self)
         names = [self.variables.give(m, self._wishes(m), self.now) for m in members]
         if self.program.shape(members[0]) == self.program.shape(members[-1]):
             self._line(f"{', '.join(names)} = {text}", members[0])

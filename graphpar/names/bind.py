@@ -86,8 +86,8 @@ class _Binder:
         seen: set[int] = set()
         axes: list[Product] = []
         for i, key in enumerate(keys):
-            if key == "_":
-                self.letters[key] = (self.atoms.new(node.shape[i], constant=True),)
+            if key in ("_", "+"):
+                self.letters[key] = (self.atoms.new(node.shape[i], constant=key == "_"),)
             flat = self.second_use(self.atoms.resolve(self.axis(key)), seen)
             seen.update(flat)
             if key != "1":

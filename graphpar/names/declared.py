@@ -14,7 +14,7 @@ from graphpar.ir.graph import Node
 from graphpar.language.schema import NameRule, Spec
 from graphpar.language.selectors import selects
 from graphpar.names.infer import Unified
-from graphpar.names.roles import Labels
+from graphpar.names.labels import Labels
 from graphpar.notation import Segment, format_axis
 from graphpar.ops.rules import with_marks
 

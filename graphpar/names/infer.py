@@ -8,7 +8,9 @@ from functools import cached_property
 
 from graphpar.ir.graph import Graph, Node, Size
 from graphpar.names.atoms import Atoms
+from graphpar.names.indices import connect
 from graphpar.names.signature import Axes, Signature
+from graphpar.ops.rules import RULES
 from graphpar.ops.shapes import signature
 
 
@@ -37,12 +39,13 @@ def unify(graph: Graph, more: Mapping[str, str]) -> Unified:
     found: dict[Node, Signature] = {}
     fed: dict[Size, tuple[int, ...]] = {}
     unknown: list[Node] = []
+    calls: dict[object, Signature] = {}
     for node in graph.nodes:
         operands = [found[a].result if isinstance(a, Node) else None for a in node.args]
         if node.op == "input":  # all inputs are fed the same batch of the same length
             found[node] = Signature((), tuple(fed.setdefault(s, atoms.axis(s)) for s in node.shape))
             continue
-        made = signature(node, operands, atoms, more)
+        made = calls.get(_call(node)) or signature(node, operands, atoms, more)
         if made is None:
             unknown.append(node)
             axes = tuple(o for o in operands if o is not None)
@@ -50,4 +53,13 @@ def unify(graph: Graph, more: Mapping[str, str]) -> Unified:
             whole = frozenset(a for o in (*axes, result) for axis in o for a in atoms.resolve(axis))
             made = Signature(tuple(operands), result, whole=whole)
         found[node] = made
-    return Unified(graph, atoms, found, tuple(unknown))
+        if "part" in node.attrs and node.op in RULES:  # the values and their numbers range over the same
+            calls[_call(node)] = made
+    unified = Unified(graph, atoms, found, tuple(unknown))
+    connect(graph, unified.axes, atoms)
+    return unified
+
+
+def _call(node: Node) -> object:
+    """What all results of one call share."""
+    return node.op, node.args, repr([(k, v) for k, v in node.attrs.items() if k != "part"])

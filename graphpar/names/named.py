@@ -11,7 +11,8 @@ from graphpar.ir.axes import Axis, Factor
 from graphpar.ir.graph import Graph, Node, Size
 from graphpar.names.declared import Declared, declare
 from graphpar.names.infer import Unified, unify
-from graphpar.names.roles import Labels, label, where
+from graphpar.names.labels import Labels
+from graphpar.names.roles import label, where
 from graphpar.names.signature import Axes
 from graphpar.names.unknown import misfits
 

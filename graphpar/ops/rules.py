@@ -5,6 +5,7 @@
     k!                      needed whole: if sharded, it is gathered before the op
     1                       an axis of size one
     ?                       not a tensor that matters for axes
+    _  +                    a new axis: of numbers that mean nothing by themselves, or one that may get a name
 
 A letter that does not return on the right, and is not marked, is summed away: shard it and every rank holds one
 summand of the result, which is then partial.
@@ -18,7 +19,7 @@ from typing import TypeAlias
 
 from graphpar.ir.graph import Node
 
-Rule: TypeAlias = "str | Callable[[Node], str]"
+Rule: TypeAlias = "str | Callable[[Node], str | None]"
 
 
 def elementwise(node: Node) -> str:
@@ -120,6 +121,57 @@ def triangle(node: Node) -> str:
     return "... a! b! -> ... a b"
 
 
+def topk(node: Node) -> str:
+    """The chosen of one axis, which is needed whole, along a new one."""
+    axes = list(_letters(node.rank))
+    marked = _with(axes, node.attrs["dim"], axes[node.attrs["dim"]] + "!")
+    return f"{' '.join(marked)} -> {' '.join(_with(axes, node.attrs['dim'], '+'))}"
+
+
+def gather(node: Node) -> str:
+    """One axis is needed whole; elements of it, by number, take its place."""
+    axes, dim = list(_letters(node.rank)), node.attrs["dim"]
+    index = _with(axes, dim, "z")
+    return f"{' '.join(_with(axes, dim, axes[dim] + '!'))}, {' '.join(index)} -> {' '.join(index)}"
+
+
+def scatter(node: Node) -> str:
+    """Elements are put at numbers of one axis: it is needed whole, and so are all that are put."""
+    axes, dim = list(_letters(node.rank)), node.attrs["dim"]
+    put = " ".join(_with(axes, dim, "z!"))
+    own = _with(axes, dim, axes[dim] + "!")
+    return f"{' '.join(own)}, {put}, {put if isinstance(node.args[2], Node) else '?'} -> {' '.join(axes)}"
+
+
+def index_add(node: Node) -> str:
+    """As scatter, with one number for each slice."""
+    axes, dim = list(_letters(node.rank)), node.attrs["dim"]
+    own = _with(axes, dim, axes[dim] + "!")
+    return f"{' '.join(own)}, z!, {' '.join(_with(axes, dim, 'z!'))} -> {' '.join(axes)}"
+
+
+def index(node: Node) -> str | None:
+    """Elements of one axis, which is needed whole, by numbers of any shape."""
+    given = [i for i, a in enumerate(node.args[1:]) if isinstance(a, Node)]
+    x, *indices = node.operands
+    if len(given) != 1 or indices[0].dtype == "bool":
+        return None
+    axes, (dim,) = list(_letters(x.rank)), given
+    numbers = " ".join(ascii_lowercase[::-1][: indices[0].rank])
+    left = ["?"] * (len(node.args) - 1)
+    own = " ".join(_with(axes, dim, axes[dim] + "!"))
+    return f"{own}, {', '.join(_with(left, dim, numbers))} -> {' '.join(_with(axes, dim, numbers))}"
+
+
+def count(node: Node) -> str:
+    """How many of all elements there are of each kind: of a part, they are a summand."""
+    return f"{' '.join(_letters(node.operands[0].rank))} -> +"
+
+
+def _with(axes: list[str], dim: int, other: str) -> list[str]:
+    return [*axes[:dim], other, *axes[dim + 1 :]]
+
+
 def _letters(count: int) -> str:
     return ascii_lowercase[:count]
 
@@ -127,7 +179,7 @@ def _letters(count: int) -> str:
 ELEMENTWISE = (
     "add sub mul div pow neg exp log log1p expm1 tanh sigmoid relu gelu silu softplus rsqrt sqrt reciprocal cos sin "
     "abs erf square logical_not isnan floor ceil round sign detach eq ne lt le gt ge and or where maximum minimum "
-    "clamp cast upcast dropout loop_enter loop_leave"
+    "clamp remainder cast upcast dropout loop_enter loop_leave"
 ).split()
 
 RULES: dict[str, Rule] = {
@@ -136,8 +188,14 @@ RULES: dict[str, Rule] = {
     "linear": linear,
     "matmul": matmul,
     "einsum": einsum,
+    "grouped_matmul": "r! k, e! k n, e! -> r n",
     # lookups
     "embedding": "v d, ... -> ... d",
+    "gather": gather,
+    "index": index,
+    "scatter": scatter,
+    "index_add": index_add,
+    "one_hot": "... -> ... +",
     "cross_entropy": cross_entropy,
     # reductions
     "sum": reduce(""),
@@ -147,10 +205,18 @@ RULES: dict[str, Rule] = {
     "amin": reduce("!"),
     "argmax": reduce("!"),
     "argmin": reduce("!"),
+    "max": reduce("!"),
+    "min": reduce("!"),
+    "any": reduce("!"),
+    "all": reduce("!"),
+    "logsumexp": reduce("!"),
+    "histc": count,
     # one axis is needed whole
     "softmax": along,
     "log_softmax": along,
     "cumsum": along,
+    "sort": along,
+    "topk": topk,
     "layer_norm": normalise,
     "rms_norm": normalise,
     "select": select,

@@ -19,6 +19,7 @@ from graphpar.runtime.collectives import (
     slice_partial,
 )
 from graphpar.runtime.gradients import GradientSums
+from graphpar.runtime.grouped import grouped_matmul
 from graphpar.runtime.meeting import CollectiveError
 from graphpar.runtime.mesh import Mesh, MeshError
 from graphpar.runtime.norms import all_finite, clip, gradient_norm
@@ -55,6 +56,7 @@ __all__ = [
     "first_only_both",
     "grad_all_reduce",
     "gradient_norm",
+    "grouped_matmul",
     "pad_partial",
     "reduce_scatter",
     "simulate",

@@ -22,6 +22,7 @@ from graphpar.sources.paths import shown
 from graphpar.sources.source import Source
 
 INPUTS = ("input_ids", "labels")
+EXPERTS = "grouped_mm"  # the library's word
 
 
 def open_folder(text: str, spec: ModelSpec | None = None) -> Source:
@@ -35,7 +36,7 @@ def open_folder(text: str, spec: ModelSpec | None = None) -> Source:
     transformers = _library()
     config = _config(transformers, path, written, spec)
     cls, said = _class(transformers, config, spec.object if spec else None, path)
-    said = (*said, *_settings(config))
+    said = (*said, *_settings(config), *_experts(cls, config))
     config.use_cache = False
     signature = call_signature(cls, spec) if spec and spec.inputs else _signature(cls, spec)
 
@@ -132,6 +133,18 @@ def _takes_labels(cls: type[Any]) -> bool:
 
 def _signature(cls: type[Any], spec: ModelSpec | None) -> Signature:
     return Signature(INPUTS, {}, spec.loss if spec else None) if _takes_labels(cls) else call_signature(cls, spec)
+
+
+def _experts(cls: type[Any], config: Any) -> tuple[str, ...]:
+    """Experts by the way that has no loop over the experts that are hit: which those are, no graph says."""
+    if not getattr(cls, "_can_set_experts_implementation", lambda: False)():
+        return ()
+    asked = config._experts_implementation
+    if asked is not None and asked != EXPERTS:
+        wrong = f"experts by `{asked}` are not followed: config.json asks for them"
+        raise GraphparError(Diagnostic("bad-config", None, wrong, fix=f'"experts_implementation": "{EXPERTS}"'))
+    config._experts_implementation = EXPERTS
+    return () if asked else (f"experts are computed by {EXPERTS}: all of them in one product of groups of rows",)
 
 
 def _settings(config: Any) -> tuple[str, ...]:

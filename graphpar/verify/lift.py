@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphpar.runtime.grouped import by_group, products
+
 
 class LiftedCasts(TorchDispatchMode):
     """Inside this context a cast of a float64 tensor to a narrower float leaves it as it is.
@@ -26,19 +28,7 @@ class LiftedCasts(TorchDispatchMode):
             x: Tensor = args[0]
             if x.dtype == torch.float64 and wanted.is_floating_point:
                 kwargs["dtype"] = torch.float64
-        if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float64:
-            return _grouped(*args, **kwargs)
+        if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float64:  # torch has no such kernel
+            x, y, offsets = args[:3]
+            return by_group(x, y, offsets) if y.dim() == 3 else products(x.mT, y, offsets)
         return func(*args, **kwargs)
-
-
-def _grouped(a: Tensor, b: Tensor, offs: Tensor, **_: Any) -> Tensor:
-    """A product by groups in float64, for which torch has no kernel.
-
-    `offs` are the ends of groups: of rows of a, each with a matrix of b; or of what is summed, for two matrices.
-    """
-    ends = offs.tolist()
-    groups = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-    if b.dim() == 2:
-        return torch.stack([a[:, group] @ b[group] for group in groups])
-    done = [a[group] @ matrix for group, matrix in zip(groups, b, strict=True)]
-    return torch.cat([*done, a.new_zeros((a.shape[0] - ends[-1], b.shape[2]))])

@@ -27,21 +27,24 @@ def topk(call: Call) -> Result:
 
 def sort(call: Call) -> Result:
     """All of a dimension in order."""
-    return _both(call, "sort", _order(call, shift=1 if call.target.endswith(".stable") else 0))
+    return _both(call, "sort", _order(call))
 
 
 def argsort(call: Call) -> Result:
     """The numbers that put a dimension in order."""
-    return call.node("sort", call.args[0], **_order(call, shift=1 if call.target.endswith(".stable") else 0), part=1)
+    return call.node("sort", call.args[0], **_order(call), part=1)
 
 
-def _order(call: Call, shift: int) -> dict[str, Any]:
+def _order(call: Call) -> dict[str, Any]:
     """`stable` stands before the dimension where it is given at all."""
-    stable = bool(call.kwargs.get("stable", shift and len(call.args) > 1 and call.args[1]))
-    named = shift and "stable" in call.kwargs and len(call.args) == 1
-    at = 1 if named or not shift else 2
-    dim = call.arg(at, "dim", -1) % call.args[0].rank
-    return {"dim": dim, "descending": bool(call.arg(at + 1, "descending", False)), "stable": stable}
+    x, *given = call.args
+    named = ["stable"] if call.target.endswith(".stable") and "stable" not in call.kwargs else []
+    words = dict(zip([*named, "dim", "descending"], given, strict=False)) | dict(call.kwargs)
+    return {
+        "dim": words.get("dim", -1) % x.rank,
+        "descending": bool(words.get("descending", False)),
+        "stable": bool(words.get("stable", False)),
+    }
 
 
 def extreme(op: str) -> Handler:
@@ -65,13 +68,21 @@ def grouped_matmul(call: Call) -> Result:
 def gather(call: Call) -> Result:
     """Elements of a dimension by number."""
     x, dim, index = call.args[:3]
-    return call.node("gather", x, index, dim=dim % x.rank)
+    return call.node("gather", x, index, dim=dim % x.rank) if _fit(x, dim, index) else other(call)
+
+
+def _fit(x: Node, dim: int, *others: object) -> bool:
+    """Whether tensors are as large as x but along one dimension."""
+    sizes = [[s for i, s in enumerate(t.shape) if i != dim % x.rank] for t in (x, *others) if isinstance(t, Node)]
+    return all(s == sizes[0] for s in sizes)
 
 
 def scatter(call: Call) -> Result:
     """Elements, or one number, put where the index says."""
     x, dim, index, source = call.args[:4]
-    return call.node("scatter", x, index, source, dim=dim % x.rank) if len(call.args) == 4 else other(call)
+    plain = len(call.args) == 4 and not call.kwargs and _fit(x, dim, index, source)
+    same = not isinstance(source, Node) or source.shape == index.shape
+    return call.node("scatter", x, index, source, dim=dim % x.rank) if plain and same else other(call)
 
 
 def scatter_add(call: Call) -> Result:
@@ -91,8 +102,14 @@ def index_add(call: Call) -> Result:
 def index_put(call: Call) -> Result:
     """Elements of a row put, or added, where the index says."""
     x, indices, source = call.args[:3]
-    (index, *more) = indices
-    if more or x.rank != 1 or index is None or not index.dtype.startswith("int") or index.shape != source.shape:
+    index = indices[0]
+    if (
+        len(indices) > 1
+        or x.rank != 1
+        or index is None
+        or not index.dtype.startswith("int")
+        or index.shape != source.shape
+    ):
         return other(call)
     added = call.arg(3, "accumulate", False)
     return call.node("index_add" if added else "scatter", x, index, source, dim=0)
