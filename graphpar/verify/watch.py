@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -47,8 +47,10 @@ class Watch:
             self.seen[rank] = []
             self.owners.update({id(module): (rank, path) for path, module in model.named_modules()})
 
-    def see(self, module: nn.Module, line: int, name: str, value: Tensor) -> Tensor:
+    def see(self, module: nn.Module, line: int, name: str, value: Any) -> Any:
         """Record a value; what goes on is a tensor of its own, so that its gradient is that of later uses only."""
+        if not isinstance(value, Tensor):  # a routing
+            return value
         rank, path = self.owners[id(module)]
         value = value.view_as(value)
         if value.requires_grad:
