@@ -18,12 +18,15 @@ from graphpar.runtime.collectives import (
     slice_,
     slice_partial,
 )
+from graphpar.runtime.expert_products import expert_bias, expert_linear
+from graphpar.runtime.experts import all_rows, combine, dispatch, own_rows, to_experts, to_tokens
 from graphpar.runtime.gradients import GradientSums
 from graphpar.runtime.meeting import CollectiveError
 from graphpar.runtime.mesh import Mesh, MeshError
 from graphpar.runtime.norms import all_finite, clip, gradient_norm
 from graphpar.runtime.parameters import Parameters
 from graphpar.runtime.random import Stream, attention, dropout, stream_seed
+from graphpar.runtime.routing import Routing, exchange_counts, own_counts, route
 from graphpar.runtime.simulate import simulate
 from graphpar.runtime.stages import Stages
 from graphpar.runtime.statistics import split_layer_norm, split_rms_norm, split_softmax
@@ -38,6 +41,7 @@ __all__ = [
     "Mesh",
     "MeshError",
     "Parameters",
+    "Routing",
     "Stages",
     "Stream",
     "all_finite",
@@ -46,17 +50,26 @@ __all__ = [
     "all_reduce",
     "all_reduce_count",
     "all_reduce_max",
+    "all_rows",
     "all_to_all",
     "attention",
     "buckets",
     "clip",
+    "combine",
+    "dispatch",
     "dropout",
+    "exchange_counts",
+    "expert_bias",
+    "expert_linear",
     "first_only",
     "first_only_both",
     "grad_all_reduce",
     "gradient_norm",
+    "own_counts",
+    "own_rows",
     "pad_partial",
     "reduce_scatter",
+    "route",
     "simulate",
     "slice_",
     "slice_partial",
@@ -64,6 +77,8 @@ __all__ = [
     "split_rms_norm",
     "split_softmax",
     "stream_seed",
+    "to_experts",
+    "to_tokens",
     "upcast",
     "vocab_cross_entropy",
     "vocab_embedding",
