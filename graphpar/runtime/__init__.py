@@ -18,6 +18,7 @@ from graphpar.runtime.collectives import (
     slice_,
     slice_partial,
 )
+from graphpar.runtime.expert_capacity import capacity, kept
 from graphpar.runtime.expert_products import expert_bias, expert_linear
 from graphpar.runtime.experts import all_rows, combine, dispatch, own_rows, to_experts, to_tokens
 from graphpar.runtime.gradients import GradientSums
@@ -54,6 +55,7 @@ __all__ = [
     "all_to_all",
     "attention",
     "buckets",
+    "capacity",
     "clip",
     "combine",
     "dispatch",
@@ -65,6 +67,7 @@ __all__ = [
     "first_only_both",
     "grad_all_reduce",
     "gradient_norm",
+    "kept",
     "own_counts",
     "own_rows",
     "pad_partial",
