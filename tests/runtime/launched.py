@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import torch
+from dense_experts import by_tokens, layer
 from torch import nn
 
 from graphpar.runtime import (
@@ -57,7 +58,23 @@ def every_collective(mesh):
         all_reduce(torch.ones(3, dtype=torch.bfloat16), axis),
     ]
     axis.barrier()
-    return results + step(mesh)
+    return results + experts(axis) + step(mesh)
+
+
+def experts(axis):
+    """Rows for both ranks, rows for rank 1 alone, tokens on rank 0 alone, and none at all."""
+    results = []
+    for chosen, tokens in [
+        ([[0, 3], [2, 1], [3, 2]], [1, 2]),
+        ([[2, 3]] * 3, [2, 1]),
+        ([[0, 1]], [1, 0]),
+        ([], [0, 0]),
+    ]:
+        whole = layer(torch.tensor(chosen, dtype=torch.int64).view(-1, 2), 4)
+        results += by_tokens(whole, axis, tokens)
+    narrow = torch.ones(2, 3, dtype=torch.bfloat16) * axis.rank
+    send, receive = ([2, 0], [2, 0]) if axis.rank == 0 else ([0, 2], [0, 2])
+    return [*results, axis.all_to_all_rows(narrow, send, receive)]
 
 
 def step(mesh):
