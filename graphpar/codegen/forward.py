@@ -315,8 +315,8 @@ def attribute(name: str, path: str) -> str:
     return text
 
 
-_PYTHON = {"Max": "max", "Min": "min", "/": " // ", "//": " // "}  # sizes are whole numbers
-_SIZE = re.compile(r"Max\b|Min\b|//?")
+_PYTHON = {"Max": "max", "Min": "min", "ToFloat": "float", "/": " // ", "//": " // "}  # sizes are whole numbers
+_SIZE = re.compile(r"Max\b|Min\b|ToFloat\b|//?")
 
 
 def _stand_in(symbol: sympy.Symbol) -> sympy.Symbol:
