@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch.utils._sympy.functions import ToFloat
+
 from graphpar.capture.aten.call import Call, Handler, Result, other
 from graphpar.ir.graph import Node
 
@@ -34,7 +36,10 @@ def scaled(op: str) -> Handler:
 def divide(call: Call) -> Node:
     """Division, with its rounding mode."""
     mode = call.arg(2, "rounding_mode")
-    return call.node("div", *call.args[:2], **({"rounding": mode} if mode else {}))
+    x, y = call.args[:2]
+    if mode is None and isinstance(y, ToFloat):  # a size as a float: a quotient is one in any case
+        (y,) = y.args
+    return call.node("div", x, y, **({"rounding": mode} if mode else {}))
 
 
 def floor_divide(call: Call) -> Node:
