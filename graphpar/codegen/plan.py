@@ -213,16 +213,10 @@ def _transition(node: Node, program: Program) -> dict[str, Any]:
         "dtype": "int64" if node.dtype == "routing" else node.dtype,
         "shape": program.shape(node),
         **({"routed": True} if moves_rows(node) and node.dtype != "routing" else {}),
-        **({"counted": True} if is_count(node) else {}),
         **_place(node),
         "reason": node.note,
         "rule": _rule(node.attrs.get("rule")),
     }
-
-
-def is_count(node: Node) -> bool:
-    """Whether a number is made of whole numbers alone: its dtype is what the source casts it to, always."""
-    return not any(n.op == "parameter" for n in reachable([node])) and any(n.op == "cast" for n in reachable([node]))
 
 
 def _inner(node: Node, program: Program) -> list[dict[str, Any]]:

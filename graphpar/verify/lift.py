@@ -1,19 +1,20 @@
-"""A source model in float64 although it casts to float32 inside, as many do for norms, softmax and logits."""
+"""A model in float64 although it casts to float32 inside, as many do for norms, softmax and logits, and to count."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphpar.runtime.grouped import by_group, products
 
 
 class LiftedCasts(TorchDispatchMode):
-    """Inside this context a cast of a float64 tensor to a narrower float leaves it as it is.
+    """Inside this context a cast of a float64 tensor to a narrower float leaves it as it is, and numbers become float64.
 
     What is compared in float64 must not be rounded on the way. Backward belongs inside as well.
     """
@@ -26,9 +27,15 @@ class LiftedCasts(TorchDispatchMode):
         wanted = kwargs.get("dtype")
         if func is torch.ops.aten._to_copy.default and isinstance(wanted, torch.dtype):
             x: Tensor = args[0]
-            if x.dtype == torch.float64 and wanted.is_floating_point:
+            if wanted.is_floating_point and (x.dtype == torch.float64 or not x.is_floating_point()):
                 kwargs["dtype"] = torch.float64
         if func is torch.ops.aten._grouped_mm.default and args[0].dtype == torch.float64:  # torch has no such kernel
             x, y, offsets = args[:3]
             return by_group(x, y, offsets) if y.dim() == 3 else products(x.mT, y, offsets)
         return func(*args, **kwargs)
+
+
+def lifted(text: str, model: nn.Module) -> AbstractContextManager[object]:
+    """Where a program runs: in the context, if it is in float64 and its text casts."""
+    wide = {p.dtype for p in model.parameters()} == {torch.float64}
+    return LiftedCasts() if wide and (".float()" in text or ".to(torch." in text) else nullcontext()

@@ -14,6 +14,7 @@ from graphpar.runtime.gradients import GradientSums
 from graphpar.runtime.loss import count_labels
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.stages import Stages
+from graphpar.verify.lift import lifted
 from graphpar.verify.program import Batch, Program
 
 
@@ -42,10 +43,11 @@ class Run:
         """Forward, backward and sums of gradients; this rank's share of the loss."""
         parts = [self.program.part(batch, self.mesh) for batch in batches]
         count = self.count(parts)
-        if self.pipeline:
-            share = self.pipeline.step(parts, count.get("count"), seed=self.seed)
-        else:
-            share = self._one_by_one(parts, count)
+        with lifted(self.program.text, self.model):
+            if self.pipeline:
+                share = self.pipeline.step(parts, count.get("count"), seed=self.seed)
+            else:
+                share = self._one_by_one(parts, count)
         self.sums.finish()
         return share
 
@@ -53,10 +55,11 @@ class Run:
         """This rank's share of the loss of a batch, without gradients."""
         part = self.program.part(batch, self.mesh)
         count = self.count([part])
-        if self.pipeline:
-            return self.pipeline.evaluate(part, count.get("count"))
-        with torch.no_grad():
-            return self.model(**part, **count)
+        with lifted(self.program.text, self.model):
+            if self.pipeline:
+                return self.pipeline.evaluate(part, count.get("count"))
+            with torch.no_grad():
+                return self.model(**part, **count)
 
     def count(self, parts: Sequence[Batch]) -> Mapping[str, Any]:
         """The number of labels of all microbatches, if the model is given one."""

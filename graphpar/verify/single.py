@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphpar.verify import reference
+from graphpar.verify.lift import lifted
 from graphpar.verify.masks import without_masks
 from graphpar.verify.program import Batch, Program, Values, one_device_mesh
 from graphpar.verify.steps import Dropout, Trained, drop, losses
@@ -27,10 +28,11 @@ class Single:
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The mean loss over the labels of a batch."""
-        if not self.program.document["count"]:
-            return model(**batch)
-        count: Tensor = model.count(**batch)  # pyright: ignore[reportCallIssue]
-        return model(**batch, count=count)
+        with lifted(self.program.text, model):
+            if not self.program.document["count"]:
+                return model(**batch)
+            count: Tensor = model.count(**batch)  # pyright: ignore[reportCallIssue]
+            return model(**batch, count=count)
 
     def losses(self, batches: Sequence[Batch], dtype: torch.dtype | None = torch.float64) -> list[Tensor]:
         """The loss of each batch."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from graphpar.runtime.mesh import Mesh
 from graphpar.runtime.simulate import simulate
+from graphpar.verify.lift import lifted
 from graphpar.verify.program import Batch, Program, Values, one_device_mesh
 from graphpar.verify.statements import SEE, watched
 
@@ -93,4 +94,5 @@ def _backward(program: Program, mesh: Mesh, model: nn.Module, part: Batch) -> No
     if program.document["count"]:
         labels: Tensor = model.count(**part)  # pyright: ignore[reportCallIssue]
         count = {"count": mesh.axis(program.plan.data_axes).all_reduce(labels)}
-    model(**part, **count).backward()
+    with lifted(program.text, model):
+        model(**part, **count).backward()
