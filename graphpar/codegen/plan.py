@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphpar.codegen.fixed import fixed
 from graphpar.codegen.local import Cuts
 from graphpar.codegen.loss import COUNT, Labels, ignored, kind_of_labels, plain_mean
 from graphpar.codegen.program import Program
@@ -211,6 +212,7 @@ def _transition(node: Node, program: Program) -> dict[str, Any]:
         "backward": backward,
         "backward_elements": after if backward else None,
         "dtype": node.dtype,
+        **({"fixed": True} if fixed(node) else {}),
         "shape": program.shape(node),
         **_place(node),
         "reason": node.note,

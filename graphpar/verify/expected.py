@@ -120,7 +120,8 @@ def _moves(
     for direction, entry in entries:
         axis = _wide(entry["axis"].split(), mesh)
         if entry[direction] and axis:
-            held = dtype if (own := getattr(torch, entry["dtype"])).is_floating_point else own
+            own = getattr(torch, entry["dtype"])
+            held = dtype if own.is_floating_point and not entry.get("fixed") else own
             count = evaluate(str(entry[f"{direction}_elements"]), size)
             why = f"{entry['module'] or 'the model'}: {entry['reason']}"
             yield Wanted(entry[direction], axis, count * held.itemsize, why)
