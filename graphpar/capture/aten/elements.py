@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.utils._sympy.functions import ToFloat
 
-from graphpar.capture.aten.call import Call, Handler, Result, other
+from graphpar.capture.aten.call import Call, Handler, Result, other, simplify_size
 from graphpar.ir.graph import Node
 
 
@@ -38,7 +38,7 @@ def divide(call: Call) -> Node:
     mode = call.arg(2, "rounding_mode")
     x, y = call.args[:2]
     if mode is None and isinstance(y, ToFloat):  # a size as a float: a quotient is one in any case
-        (y,) = y.args
+        y = simplify_size(y.args[0])
     return call.node("div", x, y, **({"rounding": mode} if mode else {}))
 
 
