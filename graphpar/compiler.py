@@ -24,14 +24,14 @@ from graphpar.codegen.train import train_program
 from graphpar.codegen.tree import build, owners
 from graphpar.errors import Diagnostic, GraphparError, Span, raise_if_any
 from graphpar.ir import verify
-from graphpar.ir.graph import Graph
+from graphpar.ir.graph import Graph, Node
 from graphpar.language.dump import dump_spec
 from graphpar.language.schedules import SCHEDULES
 from graphpar.language.schema import Spec
 from graphpar.names.declared import Declared
 from graphpar.names.named import Named, name
 from graphpar.pipeline.check import check_stages
-from graphpar.pipeline.cut import cut
+from graphpar.pipeline.cut import cut, sent
 from graphpar.pipeline.cutting import Cutting, resolve
 from graphpar.pipeline.file import spell_order
 from graphpar.place.check import check_named, check_placed
@@ -110,7 +110,8 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
     raise_if_any(check_named(named, spec))
     named = replace(named, graph=mark_recomputed(named.graph, spec))
     cutting = resolve(spec, named.graph) if spec.pipeline else None
-    layout = Layout(spec, named, spec.mesh.sizes())
+    crossing = sent(named.graph, cutting.path, cutting.layers, cutting.modules) if cutting else frozenset[Node]()
+    layout = Layout(spec, named, spec.mesh.sizes(), crossing)
     placed = place(layout)
     raise_if_any(check_placed(placed))
     graph = losses.divide_by_count(simplify(placed.graph, AFTER, folders))

@@ -317,6 +317,8 @@ class _Writer:
         for value, name in self.variables.names.items():
             if self.variables.holder.get(name) is value:
                 return f"{name}.device"
+        if self.body.path:
+            raise NotMeasured(self.body.path, "device")
         return "self.device"
 
 

@@ -54,6 +54,12 @@ def cut(graph: Graph, path: str, layers: Sequence[range], modules: Mapping[str, 
     return tuple(cutter.stage(s) for s in range(len(layers)))
 
 
+def sent(graph: Graph, path: str, layers: Sequence[range], modules: Mapping[str, int]) -> frozenset[Node]:
+    """What stages send to each other besides what the layers carry, in a graph that need not be placed."""
+    cutter = _Cutter(graph, path, layers, modules)
+    return frozenset(n for n, home in cutter.home.items() if home < cutter.last_read.get(n, -1))
+
+
 def pending(stages: Sequence[Stage]) -> Iterator[Node]:
     """What crosses though its sum is still to be taken: no stage may do that."""
     for stage in stages:

@@ -20,6 +20,7 @@ from graphpar.place.experts import Experts, experts
 class Layout:
     """A spec against one named graph and a mesh of known sizes.
 
+    `sent` are the values that stages of a pipeline send to each other: no sum is pending in one.
     `used` collects the rules that claimed something; `problems` the dimensions that cannot be cut as asked; `yields`
     the rules that came second somewhere, with the rule that came first.
     """
@@ -27,6 +28,7 @@ class Layout:
     spec: Spec
     named: Named
     mesh: Mapping[str, int]
+    sent: frozenset[Node] = frozenset()
     used: set[LayoutRule] = field(default_factory=set[LayoutRule])
     problems: dict[tuple[str, str], Diagnostic] = field(default_factory=dict[tuple[str, str], Diagnostic])
     yields: dict[LayoutRule, LayoutRule] = field(default_factory=dict[LayoutRule, LayoutRule])

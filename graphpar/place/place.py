@@ -78,7 +78,8 @@ class _Placer:
         self.repeated = repeated(graph)
         for node in graph.nodes:
             self.kinds[node] = self.claimer.kind(node)
-            self.new[node] = self._place(node, self.layout.named.uses[node])
+            placed = self._place(node, self.layout.named.uses[node])
+            self.new[node] = self._summed(placed) if node in self.layout.sent else placed
         outputs = tuple(self._resolved(self.new[o]) for o in graph.outputs)
         return Placed(
             replace(graph, nodes=tuple(self.order), outputs=outputs), self.layout, self.claims, tuple(self.refused)
@@ -301,6 +302,11 @@ class _Placer:
             part=getattr(target, "name", None),
             counts=value.dtype == "routing",
         )
+
+    def _summed(self, value: Node) -> Node:
+        """A value in which no sum is pending."""
+        want = {axis: I if state == P else state for axis, state in (value.state or {}).items()}
+        return self._convert(value, want, value, {}, gradient=value.dtype.startswith(("float", "bfloat")))
 
     def _resolved(self, loss: Node) -> Node:
         """The loss: a summand over the axes that cut the data, even if whole there, and one value on the others."""
