@@ -8,10 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, permutations
+from itertools import islice, pairwise, permutations
 from typing import Literal
 
-from graphpar.check.dims import Dim, Wrong, agree, cut_by, cut_by_any, length, single, spell, spell_all
+from graphpar.check.dims import (
+    ONE,
+    Dim,
+    Wrong,
+    agree,
+    cut_by,
+    cut_by_any,
+    length,
+    product,
+    single,
+    spell,
+    spell_all,
+)
 
 State = Literal["I", "R", "S", "P"]
 How = Literal["add", "multiply", "other"]  # whether a sum that is still to be taken may be an operand
@@ -120,8 +132,13 @@ def check_apart(dims: Iterable[Dim]) -> None:
 def readings(value: Value) -> Iterator[Value]:
     """The same tensor with the cuts of its dimensions of one element in other ones of them.
 
-    Whether `1@tp 1` or `1 1@tp` is read where a head of each rank is split into groups of one, nothing on a rank says.
+    Whether `1@tp 1` or `1 1@tp` is read where a head of each rank is split into groups of one, nothing on a rank says;
+    nor whether `1@tp 2` or `1 (1@tp 2)` is, where a dimension of one element stands before one that is cut.
     """
+    for i, (one, behind) in enumerate(pairwise(value.dims)):
+        if length(one) == 1 and cut_by(one) and len(one) == len(behind) == 1:
+            joined = product([one, behind])
+            yield value.shaped((*value.dims[:i], ONE, joined, *value.dims[i + 2 :]))
     units = [i for i, dim in enumerate(value.dims) if length(dim) == 1]
     if len(units) > 1 and cut_by_any(value.dims[i] for i in units):
         held = [value.dims[i] for i in units]

@@ -75,21 +75,25 @@ def _attentions(u: Unified) -> Iterator[_Attention]:
         yield _Attention(node, q[-3], k[-3], q[-1], v[-1])
     for node in nodes(u, "softmax"):
         scores = u.axes(node)
-        if len(scores) < 3 or node.attrs["dim"] != node.rank - 1 or not all(u.atoms.is_twin(a) for a in scores[-1]):
+        if len(scores) < 3 or node.attrs["dim"] != node.rank - 1:
             continue
         made, used = _producer(node), _consumer(u, node)
-        if made is not None and used is not None:
+        if made is not None and used is not None and all(u.atoms.is_twin(a) for a in u.axes(made)[-1]):
             depth = u.axes(made.operands[0])[-1]
             yield _Attention(node, scores[-3], scores[-3], depth, u.axes(used.operands[1])[-1])
 
 
 def _producer(softmax: Node) -> Node | None:
-    """The product of queries and keys that a softmax normalises, through whatever scales, masks or caps it."""
+    """The product of queries and keys that a softmax normalises, through whatever scales, masks or caps it.
+
+    Beside the keys may stand what takes a share of the weights and has no value, a sink.
+    """
     node = softmax
     for _ in range(32):
-        inner = [a for a in node.operands if a.shape == softmax.shape]
         if node.op in ("matmul", "einsum"):
             return node
+        beside = node.op == "cat" and node.attrs["dim"] == node.rank - 1
+        inner = list(node.operands) if beside else [a for a in node.operands if a.shape == node.shape]
         if not inner:
             return None
         node = inner[0] if len(inner) == 1 else _computed(inner)
