@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphpar.codegen.expression import ATOM, TIMES, Scope, Text, Writer, arg, behind, number
+from graphpar.codegen.fixed import fixed
 from graphpar.ir.graph import Node
 
 RESULTS = frozenset({"topk", "sort", "max", "min"})  # ops that make values and their numbers
@@ -39,13 +40,16 @@ def gather(node: Node, scope: Scope) -> Text:
 
 
 def placed(node: Node, scope: Scope) -> Text:
-    """What is put into a constant has its dtype, whatever that of the model is."""
+    """What is put somewhere has its dtype: zeros have that of the model, whatever it is."""
     x, index, source = (arg(node, i, scope) for i in range(3))
     into, given = node.args[0], node.args[2]
-    text = x.inside(ATOM)
-    if isinstance(into, Node) and isinstance(given, Node) and into.op == "full" and into.dtype.startswith("float"):
-        text = f"{text}.type_as({source.text})"
-    return Text(f"{text}.{node.op}({behind(node.attrs['dim'], node.rank)}, {index.text}, {source.text})")
+    text, put = x.inside(ATOM), source.text
+    if isinstance(into, Node) and isinstance(given, Node) and fixed(into) != fixed(given):
+        if fixed(into):
+            text = f"{text}.type_as({source.text})"
+        else:
+            put = f"{source.inside(ATOM)}.type_as({x.text})"
+    return Text(f"{text}.{node.op}({behind(node.attrs['dim'], node.rank)}, {index.text}, {put})")
 
 
 def index(node: Node, scope: Scope) -> Text:

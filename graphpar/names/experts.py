@@ -78,14 +78,12 @@ def _products(u: Unified) -> Iterator[tuple[Node, tuple[int, ...], tuple[int, ..
     for node in u.graph.nodes:
         if node.op in ("linear", "grouped_matmul", "expert_linear"):
             yield node, u.axes(node.operands[0])[-1], u.axes(node)[-1]
-        elif node.op in ("matmul", "einsum") and len(node.operands) == 2:
-            x, w = sorted(node.operands, key=_is_weight)
-            if _is_weight(w) and not _is_weight(x):
-                own = {a for axis in u.axes(x) for a in axis}
-                result = [a for axis in u.axes(node) for a in axis]
-                weight = [a for axis in u.axes(w) for a in axis]
-                gone = tuple(a for a in weight if a in own and a not in result)
-                yield node, gone, tuple(a for a in result if a in weight and a not in own)
+        elif node.op in ("matmul", "einsum"):
+            weights = [a for w in node.operands if _is_weight(w) for axis in u.axes(w) for a in axis]
+            own = {a for x in node.operands if not _is_weight(x) for axis in u.axes(x) for a in axis}
+            result = [a for axis in u.axes(node) for a in axis]
+            gone = tuple(a for a in weights if a in own and a not in result)
+            yield node, gone, tuple(a for a in result if a in weights and a not in own)
 
 
 def _is_weight(node: Node) -> bool:

@@ -31,9 +31,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "flat_stream": dict.fromkeys(EVERYWHERE, "size-not-apart"),
     "joined_positions": NO_FEED_FORWARD,
     "last_token": dict.fromkeys(EVERYWHERE, "several-means"),
-    "loss_gather": dict.fromkeys(EVERYWHERE, "no-op-rule"),
     "loss_nll": dict.fromkeys(EVERYWHERE, "no-op-rule"),
-    "loss_z": dict.fromkeys(EVERYWHERE, "no-op-rule"),
     "no_output_projection": NO_STREAM,
     "sinusoids": NO_STREAM,
     "square": NO_FEED_FORWARD,  # d_model on both sides

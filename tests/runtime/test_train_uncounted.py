@@ -30,8 +30,6 @@ SPEC = """version: 1
 mesh: {dp: 2}
 layout:
   - batch: dp
-ops:
-  aten.gather.default: "a b c!, a b d! -> a b d"
 """
 LOSSES = {
     "mean of losses": "F.cross_entropy(logits.transpose(1, 2), targets, reduction='none').mean()",
@@ -42,9 +40,8 @@ SHIFTED = "F.cross_entropy(logits[:, :-1].transpose(1, 2), targets[:, 1:], reduc
 
 def built(folder: Path, loss: str) -> Path:
     """The build of the model with this loss, with a text to train on."""
-    spec = SPEC if "gather" in loss else SPEC.partition("ops:")[0]
     (folder / "tiny.py").write_text(MODEL.replace("LOSS", loss))
-    (folder / "spec.yaml").write_text(spec)
+    (folder / "spec.yaml").write_text(SPEC)
     make(str(folder / "tiny.py"), str(folder / "spec.yaml"), folder / "build")
     (folder / "build" / "text.txt").write_text("to be or not to be, that is the question. " * 20)
     return folder / "build"

@@ -29,6 +29,9 @@ SIZES = {
 }
 GPT = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64}
 HEAD = {"head_dim": 16}
+EXPERTS = {"num_experts_per_tok": 2, "output_router_logits": True}
+LATENT = {"q_lora_rank": 24, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
+GROUPS = {"n_routed_experts": 8, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1, "num_key_value_heads": 4}
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "apertus": {},
     "arcee": HEAD,
@@ -38,6 +41,7 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "codegen": GPT | {"rotary_dim": 8},
     "cohere": {},
     "cohere2": {},
+    "deepseek_v3": EXPERTS | LATENT | GROUPS | {"moe_intermediate_size": 48},
     "ernie4_5": HEAD,
     "exaone4": HEAD,
     "falcon": {},
@@ -50,6 +54,7 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "gpt_bigcode": GPT,
     "gpt_neo": {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]},
     "gpt_neox": {},
+    "gpt_oss": EXPERTS | HEAD | {"num_local_experts": 8, "output_router_logits": False, "sliding_window": 16},
     "gptj": GPT | {"rotary_dim": 8},
     "granite": {},
     "helium": HEAD,
@@ -57,17 +62,20 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "llama": {},
     "ministral": HEAD,
     "mistral": {},
+    "mixtral": EXPERTS | {"num_local_experts": 8},
     "mpt": {"d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "expansion_ratio": 2},
     "nemotron": HEAD,
     "olmo": {},
     "olmo2": {},
     "olmo3": {},
+    "olmoe": EXPERTS | {"num_experts": 8},
     "opt": {"ffn_dim": 128, "word_embed_proj_dim": 64},
     "persimmon": {},
     "phi": {},
     "phi3": {"pad_token_id": 0},
     "qwen2": {},
     "qwen3": HEAD,
+    "qwen3_moe": EXPERTS | HEAD | {"num_experts": 8, "moe_intermediate_size": 48},
     "seed_oss": HEAD,
     "smollm3": {"pad_token_id": 0},
     "stablelm": {},

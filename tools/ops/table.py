@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from graphpar.ops.rules import RULES
 from graphpar.ops.shapes import SHAPES
-from tools.ops import letters, sized
+from tools.ops import choices, letters, sized
 from tools.ops.case import Case
 
 LEFT_OUT = letters.LEFT_OUT
-CASES: tuple[Case, ...] = (*letters.CASES, *sized.CASES)
+CASES: tuple[Case, ...] = (*letters.CASES, *choices.CASES, *sized.CASES)
 
 
 def ops() -> list[str]:
