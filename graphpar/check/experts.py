@@ -22,7 +22,7 @@ class Routing(Value):
     choices; `before` is the dimension of the rows before they changed hands.
     """
 
-    experts: Factor = Factor(1)
+    experts: Factor = ONE[0][0]
     tokens: tuple[Dim, ...] = ()
     topk: Dim = ONE
     before: Dim | None = None
@@ -181,5 +181,5 @@ def _ends(routing: Routing, axis: Axis, name: str, *, back: bool) -> tuple[Dim, 
     """How rows lie before and after they change hands."""
     if routing.before is None or routing.experts.axes != axis.names:
         raise Wrong(f"{name} takes a routing whose experts are cut over {' '.join(axis.names)}; {routing} is not")
-    ends = (routing.before, routing.dims[0])
-    return ends[::-1] if back else ends
+    before, after = routing.before, routing.dims[0]
+    return (after, before) if back else (before, after)

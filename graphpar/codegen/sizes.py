@@ -31,7 +31,7 @@ def spell(size: sympy.Basic) -> tuple[str, bool]:
 class _Rounded(StrPrinter):
     """Prints what torch calls `CeilToInt(FloatTrueDiv(2.0*ToFloat(seq), 8.0))` as `math.ceil(2.0*seq / 8.0)`."""
 
-    def _print_Function(self, expr: Any) -> str:
+    def _print_Function(self, expr: Any) -> str:  # noqa: N802  sympy's own word
         name = type(expr).__name__
         args: list[str] = [self._print(a) for a in expr.args]
         if name in _ROUNDING:
@@ -42,11 +42,11 @@ class _Rounded(StrPrinter):
             return " / ".join(f"({a})" if one.is_Add else a for one, a in zip(expr.args, args, strict=True))
         return super()._print_Function(expr)
 
-    def _print_Float(self, expr: Any) -> str:
+    def _print_Float(self, expr: Any) -> str:  # noqa: N802  sympy's own word
         return repr(float(expr))
 
-    def _print_Max(self, expr: Any) -> str:
+    def _print_Max(self, expr: Any) -> str:  # noqa: N802  sympy's own word
         return f"max({', '.join(map(self._print, expr.args))})"
 
-    def _print_Min(self, expr: Any) -> str:
+    def _print_Min(self, expr: Any) -> str:  # noqa: N802  sympy's own word
         return f"min({', '.join(map(self._print, expr.args))})"

@@ -26,8 +26,8 @@ ROUTING_MOVES = frozenset({"all_to_all", "slice_"})
 class Experts:
     """What runs by expert in a graph.
 
-    `inside` follows the rule of `moe` first; `routing` gives the route of each value by row, of dispatch and of combine;
-    `by` the ops by expert of each route.
+    `inside` follows the rule of `moe` first; `routing` gives the route of each value by row, of dispatch and of
+    combine; `by` the ops by expert of each route.
     """
 
     inside: frozenset[Node] = frozenset()

@@ -4,7 +4,7 @@
     rows    = dispatch(x, routing)             x [tokens, d] -> [rows, d], a row for each choice, by expert
     rows    = expert_linear(rows, w, routing)  w [experts, n, d] -> [rows, n], each row with its expert's matrix
     rows    = expert_bias(rows, b, routing)    b [experts, n]
-    y       = combine(rows, weights, routing)  weights [tokens, topk] -> [tokens, n], the weighted sum over a token's rows
+    y       = combine(rows, weights, routing)  weights [tokens, topk] -> [tokens, n], a weighted sum over each token's
 
 Between dispatch and combine stand ops that work within rows. What one section consists of is found from the choice of
 experts on, by what reads what.
@@ -226,10 +226,11 @@ def _contracted(node: Node, section: Section) -> Node | None:
     terms = left.split(",")
     if len(terms) != 2:
         return None
-    for x, w, term, other in ((*node.operands, *terms), (*node.operands[::-1], *terms[::-1])):
-        if x in section.values and w not in section.values and term[:-1] == other and right == other[:-1] + term[-1]:
-            if w.shape == section.chosen.shape:
-                return _combine(node, section.values[x].node, w, section)
+    (a, b), (of_a, of_b) = node.operands, terms
+    for x, w, term, other in ((a, b, of_a, of_b), (b, a, of_b, of_a)):
+        weighs = x in section.values and w not in section.values and w.shape == section.chosen.shape
+        if weighs and term[:-1] == other and right == other[:-1] + term[-1]:
+            return _combine(node, section.values[x].node, w, section)
     return None
 
 

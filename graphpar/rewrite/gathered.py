@@ -46,7 +46,8 @@ def einsum(node: Node) -> Node | None:
     terms = left.split(",")
     if len(terms) != 2:
         return None
-    for x, w, term, stacked in ((*node.operands, *terms), (*node.operands[::-1], *terms[::-1])):
+    (a, b), (of_a, of_b) = node.operands, terms
+    for x, w, term, stacked in ((a, b, of_a, of_b), (b, a, of_b, of_a)):
         found = matrices(w)
         if found is None or found.turned:
             continue

@@ -18,8 +18,9 @@ _SAME = frozenset({"cast", "upcast", "detach"})  # an order is one whatever its 
 class Unsorting:
     """What is known of orders.
 
-    `orders`: permutations, with the keys that were sorted; `back`: their inverses; `tokens`: which token each sorted row
-    is of, with the number of rows of a token; `plain`: for a value of sorted rows, the keys and the same rows unsorted.
+    `orders`: permutations, with the keys that were sorted; `back`: their inverses; `tokens`: which token each sorted
+    row is of, with the number of rows of a token; `plain`: for a value of sorted rows, the keys and the same rows
+    unsorted.
     """
 
     orders: dict[Node, Node] = field(default_factory=dict[Node, Node])

@@ -102,8 +102,9 @@ def spread(program: Program, held: Mapping[str, tuple[tuple[str, ...], tuple[str
 def _difference(ran: Sequence[Executed], expected: Sequence[Wanted], in_any_order: bool) -> str:
     if in_any_order:
         kinds = routed_kinds(expected)
-        ran, expected = (sorted(x, key=lambda one: _what(one, kinds)) for x in (ran, expected))
+        ran = sorted(ran, key=lambda one: _what(one, kinds))
         expected = [replace(w, routed=True) if (w.kind, w.axis) in kinds else w for w in expected]
+        expected = sorted(expected, key=lambda one: _what(one, kinds))
     for number, (one, other) in enumerate(zip_longest(ran, expected)):
         if one is None:
             return f"{len(ran)} of {len(expected)} ran; missing from number {number + 1} on: {other}"

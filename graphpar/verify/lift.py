@@ -14,7 +14,7 @@ from graphpar.runtime.grouped import by_group, products
 
 
 class LiftedCasts(TorchDispatchMode):
-    """Inside this context a cast of a float64 tensor to a narrower float leaves it as it is, and numbers become float64.
+    """Inside this context a cast of a float64 tensor to a narrower float leaves it as it is, and counts are float64.
 
     What is compared in float64 must not be rounded on the way. Backward belongs inside as well.
     """

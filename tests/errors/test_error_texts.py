@@ -78,10 +78,7 @@ PHASES = {
     "world-unknown": lambda spec: resolve_rest(spec.mesh, None),
     **dict.fromkeys(("not-a-token-dimension.group", "not-divisible.experts", "unknown-dimension.group"), with_experts),
     "no-experts": with_model,
-    **dict.fromkeys(
-        ("not-a-token-dimension.group", "not-divisible.experts", "unknown-dimension.group"), with_experts
-    ),
-    "no-experts": with_model,
+    **dict.fromkeys(("not-a-token-dimension.group", "not-divisible.experts", "unknown-dimension.group"), with_experts),
     **dict.fromkeys(
         ("not-a-token-dimension", "selector-matches-nothing", "size-mismatch", "unknown-dimension"), with_model
     ),
