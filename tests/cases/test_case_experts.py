@@ -84,6 +84,15 @@ class Halves(nn.Module):
         return y
 
 
+class Shifted(nn.Module):
+    """The token before, put in place behind a zero."""
+
+    def forward(self, x):
+        before = torch.zeros_like(x)
+        before[:, 1:] = x[:, :-1]
+        return before * 0.5
+
+
 class Balanced(Dense):
     """Leaves a loss of its own behind."""
 
@@ -121,6 +130,7 @@ WRITTEN = {
     "scattered": lambda: Decoder(blocks(Scattered)),
     "the first": lambda: Decoder(blocks(First)),
     "filled in parts": lambda: Decoder(blocks(Halves)),
+    "shifted in place": lambda: Decoder(blocks(Shifted)),
     "a loss on the block": lambda: Stashed(blocks(Balanced)),
     "scores from hooks": lambda: Hooked(blocks(Dense)),
 }

@@ -111,6 +111,23 @@ def test_parameters_narrower_than_float32_are_said(tmp_path):
     assert any("bfloat16" in text for text in open_model(folder(tmp_path, dtype="bfloat16")).said)
 
 
+MIXTURE = {"model_type": "mixtral", "num_local_experts": 4, "num_key_value_heads": 2, "num_attention_heads": 4}
+
+
+def test_how_experts_are_computed_is_chosen_and_said(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(MIXTURE | {"hidden_size": 32, "num_hidden_layers": 1}))
+    source = open_model(str(tmp_path))
+    assert "experts are computed by grouped_mm: all of them in one product of groups of rows" in source.said
+
+
+def test_experts_in_a_loop_are_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(MIXTURE | {"experts_implementation": "eager"}))
+    with pytest.raises(GraphparError) as caught:
+        open_model(str(tmp_path))
+    (found,) = caught.value.diagnostics
+    assert "`eager`" in found.message and "grouped_mm" in (found.fix or "")
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -45,6 +45,17 @@ def linear(op: str, *groups: tuple[int, ...]) -> tuple[str, Callable[[pytest.Mon
     return op, lambda patch: patch.setitem(LINEAR, op, groups), of(op)
 
 
+def chosen_from_a_part(node: Any) -> str:
+    letters = "abcdefgh"[: node.rank]
+    return f"{' '.join(letters)} -> {' '.join('+' if i == node.attrs['dim'] else a for i, a in enumerate(letters))}"
+
+
+def gathered_from_a_part(node: Any) -> str:
+    letters = "abcdefgh"[: node.rank]
+    index = " ".join("z" if i == node.attrs["dim"] else a for i, a in enumerate(letters))
+    return f"{' '.join(letters)}, {index} -> {index}"
+
+
 def inverted(node: Any) -> str:
     letters = "abcdefgh"[: node.rank]
     back = [node.attrs["order"].index(d) for d in range(node.rank)]
@@ -128,6 +139,10 @@ WRONG = {
     "variance of a part": rule("var", reduce("")),
     "a maximum is a sum": rule("amax", reduce("")),
     "a triangle of a part": rule("tril", "... a b -> ... a b"),
+    "an order of a part": rule("sort", elementwise),
+    "a choice from a part": rule("topk", chosen_from_a_part),
+    "elements of a part by number": rule("gather", gathered_from_a_part),
+    "groups of a part of the rows": rule("grouped_matmul", "r k, e! k n, e! -> r n"),
     "letters of a product swapped": ("matmul", rule("matmul", "... k m, ... k n -> ... m n")[1], [SQUARE]),
     "a result transposed": ("matmul", rule("matmul", "... m k, ... k n -> ... n m")[1], [SQUARE]),
     "an equation's result backwards": rule("einsum", lambda n: joined(n.attrs["equation"])),

@@ -1,4 +1,4 @@
-"""A part of a tensor is assigned."""
+"""Every other token of a tensor is assigned."""
 
 import torch
 from small import Small
@@ -6,6 +6,6 @@ from small import Small
 
 class Model(Small):
     def mix(self, x):
-        shifted = torch.zeros_like(x)
-        shifted[:, 1:] = x[:, :-1]
-        return super().mix(x + shifted)
+        sparse = torch.zeros_like(x)
+        sparse[:, ::2] = x[:, ::2]
+        return super().mix(x + sparse)
