@@ -15,7 +15,7 @@ from graphpar.codegen.local import Cuts, blocks, symbols
 from graphpar.codegen.program import Forward, Line, Program
 from graphpar.codegen.sizes import rounds, spell
 from graphpar.codegen.tree import Again, Body, Call, Item, LoopCall, Statement, reads
-from graphpar.codegen.variables import Variables, wishes
+from graphpar.codegen.variables import Variables, kind_of, wishes
 from graphpar.ir.graph import Node, Size, plain
 
 AGAIN = "recompute"  # of the mesh: runs a function, and runs it again in the backward pass
@@ -320,11 +320,6 @@ class _Writer:
         if self.body.path:
             raise NotMeasured(self.body.path, "device")
         return "self.device"
-
-
-def kind_of(value: Node) -> str:
-    """The type of a value in a program."""
-    return "Routing" if value.dtype == "routing" else "Tensor"
 
 
 def _evaluated(node: Node, nested: set[Node]) -> list[Node]:

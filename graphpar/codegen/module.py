@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphpar.codegen.classes import Class
-from graphpar.codegen.forward import AGAIN, CORE, WHOLE, attribute, forward, kind_of
+from graphpar.codegen.forward import AGAIN, CORE, WHOLE, attribute, forward
 from graphpar.codegen.layout import columns, origins
 from graphpar.codegen.members import as_slice, members, members_of_stage
 from graphpar.codegen.parts import Part
 from graphpar.codegen.program import Forward, Line, Program
 from graphpar.codegen.tree import Again, Body, Call, LoopCall
+from graphpar.codegen.variables import kind_of
 from graphpar.errors import Diagnostic, GraphparError, Span
 from graphpar.ir.graph import Loop, Node, Tensor, plain
 

@@ -91,3 +91,8 @@ def wishes(node: Node) -> list[str]:
     if node.op in ("parameter", "buffer", "input") and "received" not in node.attrs:
         names = (node.attrs["name"].rpartition(".")[2],)
     return list(names)
+
+
+def kind_of(value: Node) -> str:
+    """The type of a value in a program."""
+    return "Routing" if value.dtype == "routing" else "Tensor"
