@@ -37,8 +37,8 @@ _WORDS: Mapping[str, str] = {
 RESERVED = frozenset(
     "self torch F nn mesh Tensor Mesh Parameters Stages attention dropout upcast vocab_embedding vocab_cross_entropy "
     "grouped_matmul split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max "
-    "all_to_all grad_all_reduce reduce_scatter slice_ slice_partial pad_partial first_only Routing route dispatch combine "
-    "expert_linear expert_bias to_experts to_tokens exchange_counts own_counts own_rows all_rows".split()
+    "all_to_all grad_all_reduce reduce_scatter slice_ slice_partial pad_partial first_only Routing route dispatch "
+    "combine expert_linear expert_bias to_experts to_tokens exchange_counts own_counts own_rows all_rows".split()
 )
 
 
