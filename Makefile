@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help venv demo test property pipelines check lint types layers format clean
+.PHONY: help venv demo test property pipelines experts check lint types layers format clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -28,6 +28,9 @@ property: .venv/stamp  ## 2000 models and layouts that nobody chose; GRAPHPAR_DR
 
 pipelines: .venv/stamp  ## every zoo model in stages, under every schedule and mesh: about two hours
 	@GRAPHPAR_PIPELINES=all $(BIN)/pytest -q -n 2 --dist loadgroup tests/test_pipelines.py
+
+experts: .venv/stamp  ## every mixture of experts under every layout with `moe`: about ten minutes
+	@GRAPHPAR_EXPERTS=all $(BIN)/pytest -q -n 2 --dist loadgroup tests/test_mixtures.py
 
 check: lint types layers  ## style, types and who imports whom
 

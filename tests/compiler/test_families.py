@@ -53,11 +53,11 @@ def test_experts_and_what_is_wide_inside_of_them_are_found(family: str) -> None:
     named = name(simplify(captured(family).graph))
     assert named.unknown == ()
     found = {n.attrs["name"].rpartition("mlp.")[2]: spell_all(n.named) for n in named.graph if n.op == "parameter"}
-    experts = "(expert_groups group_experts)" if family == "deepseek_v3" else "experts"
+    scored = "(expert_groups group_experts)" if family == "deepseek_v3" else "experts"
     turned = family == "gpt_oss"
-    assert found["experts.gate_up_proj"] == (f"{experts} d_model (d_ff 2)" if turned else f"{experts} (2 d_ff) d_model")
-    assert found["experts.down_proj"] == f"{experts} {'d_ff d_model' if turned else 'd_model d_ff'}"
-    assert found["router.weight" if turned else "gate.weight"] == f"{experts} d_model"
+    assert found["experts.gate_up_proj"] == ("experts d_model (d_ff 2)" if turned else "experts (2 d_ff) d_model")
+    assert found["experts.down_proj"] == f"experts {'d_ff d_model' if turned else 'd_model d_ff'}"
+    assert found["router.weight" if turned else "gate.weight"] == f"{scored} d_model"
     assert named.sizes()["experts"] == 8 and named.sizes()["topk"] == 2
     if family == "deepseek_v3":
         assert found["shared_experts.up_proj.weight"] == "d_ff d_model"
