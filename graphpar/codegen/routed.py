@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphpar.codegen.expression import Scope, Text, arg
+from graphpar.codegen.expression import ATOM, Scope, Text, arg
 from graphpar.ir.graph import Node
 from graphpar.ir.states import Shard, State
 
@@ -31,6 +31,13 @@ def moved(node: Node, scope: Scope) -> Text:
 
 def route(node: Node, scope: Scope) -> Text:
     return Text(f"{scope.need('route')}({arg(node, 0, scope).text}, experts={node.attrs['experts']})")
+
+
+def indexed_linear(node: Node, scope: Scope) -> Text:
+    """Each row with a matrix of its own, where rows are not those of a mixture of experts."""
+    x, stack, index = (arg(node, i, scope) for i in range(3))
+    turned = "" if node.attrs["transposed"] else ".mT"
+    return Text(f"({x.inside(ATOM)}.unsqueeze(-2) @ {stack.inside(ATOM)}[{index.text}]{turned}).squeeze(-2)")
 
 
 def by_expert(node: Node, scope: Scope) -> Text:

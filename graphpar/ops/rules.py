@@ -104,6 +104,11 @@ def matmul(node: Node) -> str:
     return "k, ... k n -> ... n" if a == 1 else "... m k, ... k n -> ... m n"
 
 
+def indexed_linear(node: Node) -> str:
+    """Each row with the matrix of its own index, picked from a stack."""
+    return f"... k, e! {'k n' if node.attrs['transposed'] else 'n k'}, ... -> ... n"
+
+
 def einsum(node: Node) -> str:
     """As its equation says."""
     left, _, right = node.attrs["equation"].partition("->")
@@ -188,6 +193,7 @@ RULES: dict[str, Rule] = {
     "linear": linear,
     "matmul": matmul,
     "einsum": einsum,
+    "indexed_linear": indexed_linear,
     "grouped_matmul": "r! k, e! k n, e! -> r n",
     # lookups
     "embedding": "v d, ... -> ... d",

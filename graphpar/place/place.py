@@ -27,7 +27,7 @@ from graphpar.place.experts import ROUTING_MOVES, ROW_MOVES, held
 from graphpar.place.layout import Layout
 from graphpar.place.reason import reason
 from graphpar.place.route import routes
-from graphpar.place.transitions import FIRST_ONLY, Transition, transitions
+from graphpar.place.transitions import FIRST_ONLY, Transition, as_summand, transitions
 
 Passing: TypeAlias = "Mapping[str, tuple[Mapping[Node, State], State]]"  # by mesh axis: operands' states, result's
 Conversion: TypeAlias = "tuple[Node, str, State, str]"  # of a value, over a mesh axis, to a state, in a body
@@ -219,7 +219,9 @@ class _Placer:
         self, value: Node, want: Mapping[str, State], consumer: Node, claims: Claims, *, gradient: bool
     ) -> Node:
         for axis, target in _moves(value, want, self.layout.order):
-            found = transitions((value.state or {})[axis], target, gradient=gradient)
+            have = (value.state or {})[axis]
+            found = transitions(have, target, gradient=gradient)
+            found = as_summand(have, target) if found is None else found
             if found is None or not self._can_move(value, found, axis, target):
                 self.refused.append((value, consumer, f"{axis}: {(value.state or {})[axis]} -> {target}"))
                 continue

@@ -64,10 +64,6 @@ def _steps(have: State, want: State, *, gradient: bool) -> tuple[Transition, ...
             return (ALL_GATHER_SAME,)
         case Shard(), Shard():
             return (ALL_TO_ALL,)
-        case Shard(), Partial("sum"):
-            return (PAD_PARTIAL,)
-        case Invariant(), Partial("sum"):
-            return (FIRST_ONLY,)
         case Partial("max"), Invariant():
             return (ALL_REDUCE_MAX,)
         case Partial("sum"), Invariant():
@@ -76,5 +72,16 @@ def _steps(have: State, want: State, *, gradient: bool) -> tuple[Transition, ...
             return (ALL_REDUCE, GRAD_ALL_REDUCE) if gradient else (ALL_REDUCE,)
         case Partial("sum"), Shard():
             return (REDUCE_SCATTER,)
+        case _:
+            return None
+
+
+def as_summand(have: State, want: State) -> tuple[Transition, ...] | None:
+    """What is whole, or cut, as a summand: a bias beside a pending sum, and each rank's rows by expert."""
+    match have, want:
+        case Shard(), Partial("sum"):
+            return (PAD_PARTIAL,)
+        case Invariant(), Partial("sum"):
+            return (FIRST_ONLY,)
         case _:
             return None

@@ -35,7 +35,6 @@ REFUSED: dict[str, dict[str, str]] = {
     "no_output_projection": NO_STREAM,
     "sinusoids": NO_STREAM,
     "square": NO_FEED_FORWARD,  # d_model on both sides
-    "tied_mlp": NO_FEED_FORWARD,
 }
 
 # What is not the source's bits on one device.

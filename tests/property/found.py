@@ -91,7 +91,7 @@ FOUND: dict[str, Found] = {
     "a scale for each head, the heads of each rank in one group": Found(
         Choices(kv_heads=2, about="head scale"),
         layout({"tp": 2}, "heads tp"),
-        "the check takes reshape(1, 2, 1, 1) of (1@tp 2) for a split into groups, and refuses a right program",
+        None,
         lambda c, spec: c.about == "head scale" and c.group > 1 and cuts(spec, "heads", "kv_heads"),
     ),
 }

@@ -249,6 +249,7 @@ def test_lifted_casts_keep_float64_forward_and_backward():
 def test_lifted_casts_leave_the_rest_alone():
     with LiftedCasts():
         assert torch.ones(2).to(torch.bfloat16).dtype == torch.bfloat16
-        assert torch.arange(3).float().dtype == torch.float32
+        assert torch.arange(3).float().dtype == torch.float64
+        assert torch.ones(2).float().dtype == torch.float32
         assert torch.ones(2, dtype=torch.float64).to(torch.int64).dtype == torch.int64
         assert torch.ones(2, dtype=torch.float64).softmax(0, dtype=torch.float32).dtype == torch.float64

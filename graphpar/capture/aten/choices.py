@@ -136,7 +136,6 @@ CHOICES: dict[str, Handler] = {
     "aten.max.dim": extreme("max"),
     "aten.min.dim": extreme("min"),
     "aten._grouped_mm.default": grouped_matmul,
-    "aten.grouped_mm.default": grouped_matmul,
     "transformers.grouped_mm_fallback.default": grouped_matmul,
     "aten.gather.default": gather,
     "aten.scatter.src": scatter,
