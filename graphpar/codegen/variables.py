@@ -76,11 +76,11 @@ class Variables:
 
 def wishes(node: Node) -> list[str]:
     """The author's names for a value."""
-    names: tuple[str, ...] = node.origin.names
+    names = list(node.origin.names)
     if node.op in ("piece", "segment", "select") and len(names) > 1 and len(names) > node.attrs["index"]:
-        names = (names[node.attrs["index"]],)
+        names = [names[node.attrs["index"]]]
     if "part" in node.attrs and len(names) > max(1, node.attrs["part"]):
-        names = (names[node.attrs["part"]],)
+        names = [names[node.attrs["part"]]]
     if node.op in ("parameter", "buffer", "input") and "received" not in node.attrs:
-        names = (str(node.attrs["name"]).rpartition(".")[2],)
+        names = [str(node.attrs["name"]).rpartition(".")[2]]
     return [name for name in names if name != "_"]
