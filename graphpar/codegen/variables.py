@@ -85,12 +85,14 @@ def wishes(node: Node) -> list[str]:
         return ["routing" if node.op == "route" else "routed"]
     if node.op == "dispatch":
         return ["rows"]
-    names = node.origin.names
+    names = list(node.origin.names)
     if node.op in ("piece", "segment", "select") and len(names) > 1 and len(names) > node.attrs["index"]:
-        names = (names[node.attrs["index"]],)
+        names = [names[node.attrs["index"]]]
+    if "part" in node.attrs and len(names) > max(1, node.attrs["part"]):
+        names = [names[node.attrs["part"]]]
     if node.op in ("parameter", "buffer", "input") and "received" not in node.attrs:
-        names = (node.attrs["name"].rpartition(".")[2],)
-    return list(names)
+        names = [str(node.attrs["name"]).rpartition(".")[2]]
+    return [name for name in names if name != "_"]
 
 
 def kind_of(value: Node) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sympy
 from torch.utils._sympy.functions import ToFloat
 
 from graphpar.capture.aten.call import Call, Handler, Result, other, simplify_size
@@ -37,8 +38,8 @@ def divide(call: Call) -> Node:
     """Division, with its rounding mode."""
     mode = call.arg(2, "rounding_mode")
     x, y = call.args[:2]
-    if mode is None and isinstance(y, ToFloat):  # a size as a float: a quotient is one in any case
-        y = simplify_size(y.args[0])
+    if mode is None and isinstance(y, sympy.Expr) and y.has(ToFloat):  # a size: a quotient is a float in any case
+        y = simplify_size(y.replace(ToFloat, lambda size: size))
     return call.node("div", x, y, **({"rounding": mode} if mode else {}))
 
 
