@@ -124,7 +124,10 @@ def test_no_layout_changes_a_result(model: str, layout: str, tmp_path) -> None:
 
 
 @every_model
-def test_on_one_device_the_program_is_the_source_bit_for_bit(model: str, tmp_path, request) -> None:
+def test_on_one_device_the_program_is_the_source_bit_for_bit(model: str, tmp_path, request, monkeypatch) -> None:
+    # When it is exported the library copies shared keys and values, and else it may leave that to a kernel of torch,
+    # which adds up their gradients in an order that depends on the processor. Here it copies both times.
+    monkeypatch.setattr("transformers.integrations.sdpa_attention.use_gqa_in_sdpa", lambda *_: False)
     if model == "interleaved_qkv":
         why = (
             "label smoothing: torch divides each of two parts by the count, the program their sum: the last bit differs"

@@ -58,13 +58,19 @@ def call(schema: Any, change: str, value: Any, dtype: str) -> Call:
             one = argument.default_value
         else:
             two = [tensor("a", dtype), tensor("b", dtype)]
-            one = {"List[int]": [1], "Optional[List[int]]": [1], "List[Tensor]": two}.get(kind, 1)
+            one = {
+                "List[int]": [1],
+                "Optional[List[int]]": [1],
+                "List[Tensor]": two,
+                "List[Optional[Tensor]]": two[:1],
+            }.get(kind, 1)
         if argument.kwarg_only:
             words[argument.name] = one
         else:
             given.append(one)
     shape = (sympy.Integer(2), sympy.Integer(4))
-    parts = ((shape, dtype),) * 2 if str(schema.returns[0].type) == "List[Tensor]" else ()
+    several = len(schema.returns) > 1 or str(schema.returns[0].type) == "List[Tensor]"
+    parts = ((shape, dtype),) * 2 if several else ()
     name = f"aten.{schema.name[6:]}.{schema.overload_name or 'default'}"
     return Call(name, tuple(given), words, shape, dtype, HERE, parts)
 
