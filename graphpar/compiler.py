@@ -38,6 +38,7 @@ from graphpar.place.check import check_named, check_placed
 from graphpar.place.layout import Layout, cut_loops
 from graphpar.place.place import Placed, place
 from graphpar.place.recompute import mark_recomputed
+from graphpar.rewrite.almost import almost
 
 BEFORE = ("unsorted", "gathered", "experts", "positions", "broadcast", "canonical")
 AFTER = ("hoist",)
@@ -106,6 +107,7 @@ def compile_model(
 def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], folders: Sequence[Path] = ()) -> Build:
     """Compile what is captured already."""
     graph = simplify(captured.graph, (*BEFORE, *own_passes(folders)), folders)
+    raise_if_any(almost(graph, spec))
     named = name(cut_loops(graph, spec), Declared.of(spec))
     raise_if_any(check_named(named, spec))
     named = replace(named, graph=mark_recomputed(named.graph, spec))
