@@ -19,7 +19,8 @@ from graphpar.ir.graph import Graph, Node, Origin, Size, rebuild
 from graphpar.rewrite.permuted import picks
 from graphpar.rewrite.rowwise import Rows, follow, rows_of, same, with_shape
 
-_SAME = frozenset({"reshape", "cast", "upcast", "unsqueeze", "detach"})  # the same choice, or the same token
+_OF_ELEMENTS = ("cast", "upcast", "detach")  # the same of copies as of what is copied
+_SAME = frozenset({"reshape", "unsqueeze", *_OF_ELEMENTS})  # the same choice
 
 
 @dataclass
@@ -115,6 +116,9 @@ def _entering(x: Node, section: Section, origin: Origin) -> Node | None:
     """The rows by expert of an operand: known, or copies of what each token has."""
     if x in section.values:
         return section.values[x].node
+    if x.op in _OF_ELEMENTS:
+        inner = _entering(x.operands[0], section, origin)
+        return inner and replace(x, args=(inner,), shape=inner.shape)
     token = _of_token(x, section)
     if token is None:
         return None
@@ -129,7 +133,7 @@ def _of_token(x: Node, section: Section) -> Node | None:
     """The value [*tokens, d] whose copies, one for each choice of a token, are the rows of x."""
     tokens, topk, width = prod(section.tokens), section.chosen.shape[-1], x.shape[-1]
     node = x
-    while node.op in (*_SAME, "expand", "repeat_interleave"):
+    while node.op in ("reshape", "unsqueeze", "expand", "repeat_interleave"):
         inner = node.operands[0]
         if node.op == "repeat_interleave" and not _copies(node, tokens, topk):
             return None
@@ -165,7 +169,7 @@ def _learn(node: Node, section: Section) -> None:
         section.values[node] = found
     elif node.op == "mul":
         _weigh(node, section)
-    elif node.op in ("reshape", "cast") and node.operands[0] in section.weighted:
+    elif node.op == "reshape" and node.operands[0] in section.weighted:
         rows, weights = section.weighted[node.operands[0]]
         lead = rows_of(node.shape, section.count)
         if lead is not None and prod(node.shape[lead:]) == prod(rows.node.shape[1:]):
