@@ -12,7 +12,7 @@ import sympy
 from torch import nn
 
 from graphpar import __version__, library
-from graphpar.capture.capture import SEQ, Captured, Signature, capture
+from graphpar.capture.capture import BATCH, SEQ, Captured, Signature, capture
 from graphpar.codegen import loss as losses
 from graphpar.codegen.measured import measured
 from graphpar.codegen.module import module
@@ -39,6 +39,7 @@ from graphpar.place.layout import Layout, cut_loops
 from graphpar.place.place import Placed, place
 from graphpar.place.recompute import mark_recomputed
 from graphpar.rewrite.almost import almost
+from graphpar.rewrite.capacity import with_capacity
 
 BEFORE = ("unsorted", "gathered", "experts", "positions", "broadcast", "canonical")
 AFTER = ("hoist",)
@@ -108,6 +109,7 @@ def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], 
     """Compile what is captured already."""
     graph = simplify(captured.graph, (*BEFORE, *own_passes(folders)), folders)
     raise_if_any(almost(graph, spec))
+    graph = with_capacity(graph, spec, BATCH)
     named = name(cut_loops(graph, spec), Declared.of(spec))
     raise_if_any(check_named(named, spec))
     named = replace(named, graph=mark_recomputed(named.graph, spec))

@@ -26,7 +26,7 @@ FILES = {"moe_plain": "tiny", "moe_gshard": "small"}
 TENSOR = [{"heads": "tp"}, {"d_ff": "tp"}, {"vocab": "tp"}]
 
 
-def spec(mesh: dict[str, Any], layout: list[dict[str, Any]], experts: str = "ep", **moe: str) -> dict[str, Any]:
+def spec(mesh: dict[str, Any], layout: list[dict[str, Any]], experts: str = "ep", **moe: Any) -> dict[str, Any]:
     return {"version": 1, "mesh": mesh, "layout": layout, "moe": {"experts": experts, **moe}}
 
 
@@ -103,6 +103,16 @@ def compiled(name: str, layout: str, configs: Path, folder: Path) -> tuple[Origi
 def test_experts_on_several_ranks_change_no_result(model: str, layout: str, configs: Path, tmp_path: Path) -> None:
     source, found = compiled(model, layout, configs, tmp_path)
     report = verify(tmp_path, source, found, Options(length=12))
+    assert report.passed, report.failures
+
+
+@pytest.mark.parametrize(("factor", "group"), [(0.5, None), (1.0, "batch"), (1.25, "batch"), (2.0, None)])
+def test_with_a_capacity_the_same_tokens_survive_as_on_one_device(factor, group, configs: Path, tmp_path: Path) -> None:
+    limit = {"tokens": "capacity", "capacity_factor": factor} | ({"group": group} if group else {})
+    found = parse_spec(yaml.safe_dump(spec({"ep": 2}, [{"batch": "ep"}], **limit)), "spec.yaml")
+    source = origin("moe_plain", configs)
+    compile_captured(source.captured, found, {"model": "moe_plain", "spec_file": "spec.yaml"}).write(tmp_path)
+    report = verify(tmp_path, source, found, Options(length=24))
     assert report.passed, report.failures
 
 

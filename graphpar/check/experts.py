@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from graphpar.check.contraction import check_whole
 from graphpar.check.dims import ONE, Dim, Factor, Wrong, agree, cut_by, dimension, product, spell
 from graphpar.check.rules import Axis, rule
-from graphpar.check.value import Value, meet, together
+from graphpar.check.value import Value, elementwise, meet, together
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,33 @@ def _routing(experts: Factor, tokens: Sequence[Dim], topk: Dim, before: Dim | No
 
 
 @rule("route")
-def route(chosen: Value, experts: int) -> Routing:
-    """The choices [*tokens, topk] of all tokens of this rank."""
+def route(chosen: Value, experts: int, kept: Value | None = None) -> Routing:
+    """The choices [*tokens, topk] of all tokens of this rank, or those that `kept` says are taken."""
     *tokens, topk = chosen.dims
+    if kept is not None:
+        meet(
+            [chosen, kept],
+            [together([a, b], [chosen, kept]) for a, b in zip(chosen.dims, kept.dims, strict=True)],
+            "other",
+        )
     if chosen.partial or cut_by(topk):
         raise Wrong(f"{chosen} are not all choices of a token")
     return _routing(Factor(experts), tokens, topk)
+
+
+@rule("capacity")
+def capacity(group: int, experts: int, factor: float, least: int = 4) -> int:
+    """How many rows of a group an expert takes."""
+    return max(least, min(group, int(group * factor / experts)))
+
+
+@rule("kept")
+def kept(chosen: Value, experts: int, capacity: int, group: int = 0) -> Value:
+    """Which choices are taken, where all tokens of a group are on one rank."""
+    del experts, capacity
+    for i in range(group, len(chosen.dims)):
+        check_whole(chosen, i, "what else its group chose")
+    return replace(elementwise([chosen], "other"), grad=False)
 
 
 @rule("exchange_counts")

@@ -31,7 +31,7 @@ from graphpar.codegen.expression import (
 )
 from graphpar.codegen.lowered import cross_entropy, embedding, layer_norm, rms_norm, softmax
 from graphpar.codegen.reshape import reshape
-from graphpar.codegen.routed import by_expert, indexed_linear, route
+from graphpar.codegen.routed import by_expert, indexed_linear, kept, route
 from graphpar.ir.graph import Node, Size
 
 
@@ -330,6 +330,7 @@ WRITERS: Mapping[str, Writer] = {
         transition,
     ),
     "route": route,
+    "kept": kept,
     "indexed_linear": indexed_linear,
     **dict.fromkeys(["dispatch", "expert_linear", "expert_bias", "combine"], by_expert),
 }

@@ -33,6 +33,7 @@ _OWN_LINE = frozenset(
         "matmul",
         "softmax",
         "arange",
+        "kept",
         "route",
         "dispatch",
         "expert_linear",
@@ -161,7 +162,7 @@ class _Writer:
         if value.op == "loop_leave":
             return [w for a in value.operands for w in wishes(a)]
         found = wishes(value)
-        if value.dtype == "routing" or value.op == "dispatch":
+        if value.dtype == "routing" or value.op in ("dispatch", "kept"):
             return found
         leaf = value.origin.module.rpartition(".")[2] if value.origin.module != self.body.path else ""
         given = self.variables.names.get(value.operands[0]) if value.operands else None

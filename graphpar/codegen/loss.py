@@ -68,6 +68,8 @@ _ADDS_UP = {"add": 2, "sub": 2, "mul": 1, "upcast": 1, "all_reduce": 1, "reshape
 
 def plain_mean(graph: Graph) -> bool:
     """Whether the loss is a sum over labels, times constants: then it adds up over the parts of a batch."""
+    if any(n.op == "kept" and not n.attrs["groups"] for n in graph.nodes):
+        return False  # all tokens of a batch compete
     stack: list[Node] = list(graph.outputs)
     seen: set[Node] = set()
     while stack:

@@ -212,11 +212,17 @@ def _transition(node: Node, program: Program) -> dict[str, Any]:
         "backward_elements": after if backward else None,
         "dtype": "int64" if node.dtype == "routing" else node.dtype,
         "shape": program.shape(node),
-        **({"routed": True} if moves_rows(node) and node.dtype != "routing" else {}),
+        **({"routed": _routed(node)} if moves_rows(node) and node.dtype != "routing" else {}),
         **_place(node),
         "reason": node.note,
         "rule": _rule(node.attrs.get("rule")),
     }
+
+
+def _routed(node: Node) -> str:
+    """How many rows all ranks together move: every one, or at most every one where experts have a capacity."""
+    limited = any(n.op == "route" and len(n.args) > 1 for n in reachable(node.operands[-1:]))
+    return "at most" if limited else "all"
 
 
 def _inner(node: Node, program: Program) -> list[dict[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from graphpar.codegen.expression import ATOM, Scope, Text, arg
-from graphpar.ir.graph import Node
+from graphpar.ir.graph import Node, Size
 from graphpar.ir.states import Shard, State
 
 # From how rows lie to how they shall lie: what moves them, and what moves the routing that goes with them.
@@ -30,7 +32,17 @@ def moved(node: Node, scope: Scope) -> Text:
 
 
 def route(node: Node, scope: Scope) -> Text:
-    return Text(f"{scope.need('route')}({arg(node, 0, scope).text}, experts={node.attrs['experts']})")
+    limit = f", kept={arg(node, 1, scope).text}" if len(node.args) > 1 else ""
+    return Text(f"{scope.need('route')}({arg(node, 0, scope).text}, experts={node.attrs['experts']}{limit})")
+
+
+def kept(node: Node, scope: Scope) -> Text:
+    """The choices that experts with a capacity take."""
+    experts, groups, factor = (node.attrs[k] for k in ("experts", "groups", "factor"))
+    group: Size = prod(node.shape[groups:-1])
+    room = f"{scope.need('capacity')}({scope.size(group, of=node)}, experts={experts}, factor={factor})"
+    options = [f"experts={experts}", f"capacity={room}", *([f"group={groups}"] if groups else [])]
+    return Text(f"{scope.need('kept')}({arg(node, 0, scope).text}, {', '.join(options)})")
 
 
 def indexed_linear(node: Node, scope: Scope) -> Text:

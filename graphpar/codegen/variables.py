@@ -33,11 +33,13 @@ _WORDS: Mapping[str, str] = {
     "grouped_matmul": "product",
     "histc": "counts",
 }
+_OURS = {"dispatch": "rows", "kept": "taken"}  # of a mixture of experts: no word of the author's stands for it
 # What a generated module imports or refers to.
 RESERVED = frozenset(
     "self torch F nn mesh Tensor Mesh Parameters Stages attention dropout upcast vocab_embedding vocab_cross_entropy "
     "grouped_matmul split_layer_norm split_rms_norm split_softmax all_gather all_gather_same all_reduce all_reduce_max "
-    "all_to_all grad_all_reduce reduce_scatter slice_ slice_partial pad_partial first_only Routing route dispatch "
+    "all_to_all grad_all_reduce reduce_scatter slice_ slice_partial pad_partial first_only Routing route dispatch kept "
+    "capacity "
     "combine expert_linear expert_bias to_experts to_tokens exchange_counts own_counts own_rows all_rows".split()
 )
 
@@ -83,8 +85,8 @@ def wishes(node: Node) -> list[str]:
     """The author's names for a value, or those of a mixture of experts, which the author need not have had."""
     if node.dtype == "routing":
         return ["routing" if node.op == "route" else "routed"]
-    if node.op == "dispatch":
-        return ["rows"]
+    if node.op in _OURS:
+        return [_OURS[node.op]]
     names = list(node.origin.names)
     if node.op in ("piece", "segment", "select") and len(names) > 1 and len(names) > node.attrs["index"]:
         names = [names[node.attrs["index"]]]

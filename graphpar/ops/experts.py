@@ -17,7 +17,10 @@ from graphpar.names.signature import Axes, Signature
 
 def route(node: Node, operands: Sequence[Axes], atoms: Atoms) -> Signature:
     """The choices of each token become rows by expert."""
-    (chosen,) = operands
+    chosen = operands[0]
+    for kept in operands[1:]:
+        for own, other in zip(chosen, kept, strict=True):
+            atoms.unify(own, other)
     count = node.attrs["experts"]
     experts, share = atoms.new(count), atoms.new(sympy.Rational(1, count), constant=True)
     tokens = tuple(a for axis in chosen[:-1] for a in axis)

@@ -104,6 +104,13 @@ def matmul(node: Node) -> str:
     return "k, ... k n -> ... n" if a == 1 else "... m k, ... k n -> ... m n"
 
 
+def kept(node: Node) -> str:
+    """Tokens of a group compete, those of different groups do not."""
+    axes = _letters(node.rank)
+    marked = [a if i < node.attrs["groups"] else f"{a}!" for i, a in enumerate(axes)]
+    return f"{' '.join(marked)} -> {' '.join(axes)}"
+
+
 def indexed_linear(node: Node) -> str:
     """Each row with the matrix of its own index, picked from a stack."""
     return f"... k, e! {'k n' if node.attrs['transposed'] else 'n k'}, ... -> ... n"
@@ -194,6 +201,7 @@ RULES: dict[str, Rule] = {
     "matmul": matmul,
     "einsum": einsum,
     "indexed_linear": indexed_linear,
+    "kept": kept,
     "grouped_matmul": "r! k, e! k n, e! -> r n",
     # lookups
     "embedding": "v d, ... -> ... d",

@@ -30,8 +30,6 @@ def unkept(spec: Spec, sizes: Mapping[str, int | None]) -> Iterable[Diagnostic]:
     words = {"grad_reduce_dtype": spec.numerics.grad_reduce_dtype, "deterministic": spec.numerics.deterministic or None}
     for word in (w for w, value in words.items() if value is not None):
         yield _not_yet(f"numerics.{word}", None, f"delete `{word}`")
-    if spec.moe is not None and spec.moe.tokens == "capacity":
-        yield _not_yet("moe.tokens: capacity", spec.moe.span_of("tokens"), "tokens: dropless")
     for name, dim in spec.dims.items():
         size = sizes.get(name)
         if dim.equals is not None:

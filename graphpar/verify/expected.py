@@ -103,7 +103,7 @@ def _difference(ran: Sequence[Executed], expected: Sequence[Wanted], in_any_orde
     if in_any_order:
         kinds = routed_kinds(expected)
         ran = sorted(ran, key=lambda one: _what(one, kinds))
-        expected = [replace(w, routed=True) if (w.kind, w.axis) in kinds else w for w in expected]
+        expected = [replace(w, routed=w.routed or "all") if (w.kind, w.axis) in kinds else w for w in expected]
         expected = sorted(expected, key=lambda one: _what(one, kinds))
     for number, (one, other) in enumerate(zip_longest(ran, expected)):
         if one is None:
@@ -129,7 +129,7 @@ def _moves(
             held = dtype if (own := getattr(torch, entry["dtype"])).is_floating_point else own
             count = evaluate(str(entry[f"{direction}_elements"]), size)
             why = f"{entry['module'] or 'the model'}: {entry['reason']}"
-            yield Wanted(entry[direction], axis, count * held.itemsize, why, entry.get("routed", False))
+            yield Wanted(entry[direction], axis, count * held.itemsize, why, entry.get("routed", ""))
 
 
 def _step(program: Program, dtype: torch.dtype, order: Sequence[str]) -> list[Wanted]:

@@ -82,6 +82,11 @@ def of_ones(spec: Spec) -> Spec:
     )
 
 
+def dropless(spec: Spec) -> Spec:
+    """The spec without a capacity of experts: what it makes of a model computes what the model does."""
+    return replace(spec, moe=spec.moe and replace(spec.moe, tokens="dropless", capacity_factor=None, group=None))
+
+
 def _tensors(output: Any) -> Iterator[Tensor]:
     if isinstance(output, Tensor):
         yield output

@@ -21,7 +21,7 @@ from graphpar.verify.launch import launched
 from graphpar.verify.locate import locate, parameter
 from graphpar.verify.locate_module import locate_module
 from graphpar.verify.masks import Drawn, independent, without_masks
-from graphpar.verify.origin import Origin, nudged, one_device, values
+from graphpar.verify.origin import Origin, dropless, nudged, one_device, values
 from graphpar.verify.program import Batch, Program, read_program
 from graphpar.verify.ranks import Initial, Losses, Masks, OneStep, Task, Training, simulated
 from graphpar.verify.report import Check, Difference, Report
@@ -67,8 +67,9 @@ def verify(build: Path, origin: Origin, spec: Spec, options: Options = DEFAULTS)
     start = time.monotonic()
     program = read_program(build)
     _require_memory(program, options.memory)
-    with one_device(origin, spec, program.document["source"]) as single:
-        report = _Verification(program, single, origin, spec, options).run()
+    described = program.document["source"]
+    with one_device(origin, spec, described) as single, one_device(origin, dropless(spec), described) as captured:
+        report = _Verification(program, single, captured, origin, spec, options).run()
     report.seconds = time.monotonic() - start
     return report
 
@@ -76,7 +77,9 @@ def verify(build: Path, origin: Origin, spec: Spec, options: Options = DEFAULTS)
 class _Verification:
     """One build under comparison."""
 
-    def __init__(self, program: Program, single: Program, origin: Origin, spec: Spec, options: Options) -> None:
+    def __init__(
+        self, program: Program, single: Program, captured: Program, origin: Origin, spec: Spec, options: Options
+    ) -> None:
         self.program = program
         self.origin = origin
         self.options = options
@@ -85,6 +88,7 @@ class _Verification:
         self.batches = Batches(program.plan, options.seed)
         self.model = nudged(origin.build(options.seed), options.seed)
         self.single = Single(single, values(self.model))
+        self.captured = Single(captured, values(self.model))  # with every token, as the source has it
         self.seed = options.seed + 7  # of what is drawn a second time
         self.dropout = Dropout(self.seed, spec.numerics.rng) if "self.training" in program.text else None
 
@@ -100,7 +104,7 @@ class _Verification:
         return self.report
 
     def capture(self) -> None:
-        given = self.origin, self.model, self.single, self.batches, self.size
+        given = self.origin, self.model, self.captured, self.batches, self.size
         self.check("captured program", lambda: capture_checks.as_it_is(*given))
         self.check("causality", lambda: [capture_checks.causality(*given)])
         self.check("captured program in float64", lambda: [capture_checks.in_float64(*given)])
@@ -176,7 +180,7 @@ class _Verification:
         """Name the first module that was captured wrongly; or the first value, or gradient, of the ranks."""
         try:
             if any(check.name.startswith("captured program") for check in self.report.failures):
-                given = self.origin, self.model, self.single, self.batches, self.size
+                given = self.origin, self.model, self.captured, self.batches, self.size
                 self.report.first = locate_module(*given, self.program.text)
                 return
             if self.program.plan.pipeline:

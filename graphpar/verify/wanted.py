@@ -17,11 +17,13 @@ class Wanted:
     axis: str
     bytes: int
     why: str = ""
-    routed: bool = False  # how many bytes a rank hands in is up to the data; `bytes` is the mean over the ranks
+    routed: str = (
+        ""  # how many bytes a rank hands in is up to the data; `bytes` is the mean over the ranks, or the most
+    )
 
     def matches(self, ran: Executed) -> bool:
         """Whether this is what ran."""
-        return (self.kind, self.axis) == (ran.kind, ran.axis) and (self.routed or self.bytes == ran.bytes)
+        return (self.kind, self.axis) == (ran.kind, ran.axis) and (bool(self.routed) or self.bytes == ran.bytes)
 
     def __str__(self) -> str:
         size = f"{'about ' if self.routed else ''}{self.bytes} bytes"

@@ -14,8 +14,8 @@ LEFT_OUT = {
     "loop_leave": "carries a value out of a body as it is",
     "indexed_linear": "is what is made of matrices picked by row, which tests/cases/test_case_experts.py tries",
     **dict.fromkeys(
-        ["route", "dispatch", "expert_linear", "expert_bias", "combine"],
-        "is one of the five that a mixture of experts is made of, which tests/runtime/test_experts.py tries together",
+        ["kept", "route", "dispatch", "expert_linear", "expert_bias", "combine"],
+        "is one of the ops that a mixture of experts is made of, which tests/runtime/test_experts.py tries together",
     ),
 }
 
