@@ -84,7 +84,7 @@ class _Search:
 
     def gradient(self, index: int) -> Difference | bool:
         wanted, seen = self.wanted[index], self.many[0][index]
-        if wanted is None or wanted.gradient is None:
+        if wanted is None or wanted.gradient is None or self.is_one_of_several(index):
             return False
         held = [rank[index].gradient for rank in self.many]
         if missing := tuple(r for r, part in enumerate(held) if part is None):
@@ -96,6 +96,14 @@ class _Search:
             )
         parts = [part for part in held if part is not None]
         return self.compare(seen, parts, wanted.gradient, FLOOR * self.typical, "the gradient of ")
+
+    def is_one_of_several(self, index: int) -> bool:
+        """Whether others read what a collective was given: what it gives has a part of the gradient on one device."""
+        statement = self.statements[self.many[0][index].line]
+        if not statement.is_move or statement.moves is None:
+            return False
+        givers = [n for n in self.flow.makers(index) if self.many[0][n].name == statement.moves]
+        return any(self.flow.readers(n) != [index] or self.is_one_of_several(n) for n in givers)
 
     def compare(
         self, seen: Seen, parts: list[Tensor], wanted: Tensor | None, floor: float, of: str
