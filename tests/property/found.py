@@ -88,6 +88,18 @@ FOUND: dict[str, Found] = {
         None,
         lambda c, spec: c.stream == "first" and "pipeline" in spec,
     ),
+    "experts beside a stream that is cut": Found(
+        Choices(experts=2),
+        layout({"d": 2}, "d_model d"),
+        None,
+        lambda c, spec: c.experts > 0 and cuts(spec, "d_model"),
+    ),
+    "experts that cannot read off a size, in a stage": Found(
+        Choices(layers=2, experts=2, second="activation"),
+        layout({"pp": 2}) | {"pipeline": {"axis": "pp", "schedule": "1f1b", "microbatches": 2}},
+        None,
+        lambda c, spec: c.experts > 0 and c.second != "alike" and "pipeline" in spec,
+    ),
     "a scale for each head, the heads of each rank in one group": Found(
         Choices(kv_heads=2, about="head scale"),
         layout({"tp": 2}, "heads tp"),
