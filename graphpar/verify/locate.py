@@ -135,7 +135,10 @@ class _Search:
         if self.summands is None:
             return _readings(shape, self.program.mesh)
         known = self.summands.get((seen.line, seen.name.removeprefix(RETURNED).strip()))
-        return _readings(shape, self.program.mesh) if known is None else [known]
+        if known is None:
+            return _readings(shape, self.program.mesh)
+        cut = {axis for axes in shape.cuts.values() for axis in axes}  # by what an expanded parameter has met, say
+        return [tuple(axis for axis in known if axis not in cut)]
 
     def problem(
         self, parts: list[Tensor], wanted: Tensor | None, dims: Dims, pending: Sequence[str], floor: float
