@@ -112,7 +112,7 @@ def staged(draw: st.DrawFn, c: Choices) -> Document:
         for name, known in SCHEDULES.items()
         for v in (1, 2, 3)
         if known.least <= v <= known.most and ranks * v <= c.layers
-        for m in (1, 2, 4)
+        for m in ((1, 2, 4) if c.balance == "nothing" else (1,))  # that loss is one of a whole batch
         if m <= most
         if (not known.rounds or m % ranks == 0) and (not known.filled or m >= ranks * v)
     ]
