@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -98,15 +99,13 @@ class Decoder(nn.Module):
         x = self.norm(self.run(x))
         if self.c.shift == "hidden":
             x, labels = x[:, :-1], labels[:, 1:]
-        return self.loss(*self.shifted(self.capped(self.logits(x)), labels)) + self.added()
+        return sum(self.added(), self.loss(*self.shifted(self.capped(self.logits(x)), labels)))
 
-    def added(self) -> Tensor | float:
+    def added(self) -> Iterator[Tensor]:
         """What mixtures of experts add to the loss."""
-        found: Tensor | float = 0.0
         for mixture in (m for m in self.modules() if isinstance(m, Experts)):
             while mixture.added:
-                found = found + mixture.added.pop(0)
-        return found
+                yield mixture.added.pop(0)
 
     def run(self, x: Tensor) -> Tensor:
         """The blocks, with what flows beside them."""

@@ -100,10 +100,16 @@ FOUND: dict[str, Found] = {
         None,
         lambda c, spec: c.experts > 0 and c.second != "alike" and "pipeline" in spec,
     ),
+    "labels that are put together, counted beside stages": Found(
+        Choices(layers=2, shift="cat labels"),
+        layout({"pp": 2, "dp": 2}, "batch dp") | {"pipeline": {"axis": "pp", "schedule": "1f1b", "microbatches": 2}},
+        "the class that holds the stages has no axis of the mesh, and counting labels cuts some over one",
+        lambda c, spec: c.shift == "cat labels" and "pipeline" in spec and cuts(spec, "batch"),
+    ),
     "a scale for each head, the heads of each rank in one group": Found(
         Choices(kv_heads=2, about="head scale"),
         layout({"tp": 2}, "heads tp"),
-        "the check takes reshape(1, 2, 1, 1) of (1@tp 2) for a split into groups, and refuses a right program",
+        None,
         lambda c, spec: c.about == "head scale" and c.group > 1 and cuts(spec, "heads", "kv_heads"),
     ),
 }
