@@ -30,7 +30,7 @@ def _push(graph: Graph) -> Graph | None:
     for node in graph.nodes:
         if node.op != "grad_all_reduce":
             continue
-        (value,), axis = node.operands, node.attrs["axis"]
+        value, axis = node.operands[0], node.attrs["axis"]  # rows by expert have their routing beside them
         same = all(u.op == "grad_all_reduce" and u.attrs["axis"] == axis for u in users[value])
         if value in trained and same and value.op == "all_gather_same" and value.attrs["axis"] == axis:
             return _gathered(graph, node, value)

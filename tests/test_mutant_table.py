@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from graphpar.verify.batches import Batches, fitting
+from graphpar.verify.locate import locate
+from graphpar.verify.origin import nudged, one_device, values
+from graphpar.verify.program import read_program
+from graphpar.verify.single import Single
 from tools.mutants.builds import Build, compiled
 from tools.mutants.judge import judge
 from tools.mutants.mutant import Mutant, NothingToMutateError, Patch, Text
@@ -33,6 +38,11 @@ TRIED = (  # one of each way to make a mutant, and of what a hole would be harde
     "no sum of the head's gradient",  # the first value that differs is in another module
     "the mean loss of the ranks",  # outside of the model
     "masks of one device, not cut over tp",  # with dropout only
+    "no gradient goes to the experts",  # rows lie otherwise on every number of ranks
+    "the mean of the losses of ranks",  # of balanced experts
+    "weights of the other slot",
+    "a rank without rows sends nothing",  # every rank has rows in a random batch
+    "rows of the last rank first",  # which is right
 )
 
 
@@ -93,6 +103,17 @@ def test_a_wrong_program_is_rejected(name: str, builds: dict[str, Build]) -> Non
     assert bool(outcome.check) == (not mutant.equivalent), outcome
     assert outcome.named not in ("astray", "none"), outcome
     assert name in page([outcome]) and score([outcome])["mutants"] == 1
+
+
+@pytest.mark.parametrize("build", [b for b in BUILDS if " pp" not in b])
+def test_a_right_program_has_no_first_difference(build: str, builds: dict[str, Build]) -> None:
+    made = builds[build]
+    program = read_program(made.folder)
+    with one_device(made.origin, made.spec, program.document["source"]) as single:
+        values_ = values(nudged(made.origin.build(0), 0))
+        size = fitting(program.plan)
+        batch = Batches(program.plan, 0).draw(size)
+        assert locate(program, Single(single, values_), batch, size) is None
 
 
 def test_what_is_not_wrong_is_told_as_a_hole(builds: dict[str, Build]) -> None:

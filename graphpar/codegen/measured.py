@@ -28,8 +28,9 @@ def _in_its_caller(missing: NotMeasured, owner: Mapping[str, str], graph: Graph)
     parent, _, part = missing.path.rpartition(".")
     if not missing.path or part.startswith("*") or plain(missing.path) in graph.recomputed:
         raise GraphparError(_not_apart(missing, graph))
-    there = owner[parent]
-    return {path: there if home == missing.path else home for path, home in owner.items()}
+    there = owner.get(parent, parent)  # the whole model may lack a path of a stage, in which blocks are other loops
+    homes = {path: there if home == missing.path else home for path, home in owner.items()}
+    return {**homes, missing.path: there}
 
 
 def _not_apart(missing: NotMeasured, graph: Graph) -> Diagnostic:

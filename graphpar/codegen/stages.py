@@ -61,7 +61,18 @@ def _part(s: int, stage: Stage, count: int, program: Program, path: str, owner: 
     graph = stage.graph
     own = replace(program, graph=graph, users=graph.users())
     suffix = "Stage" if count == 1 else "First" if s == 0 else "Last" if s == count - 1 else "Middle"
-    return Part(build(graph, {**owners(graph), **owner}), own, path, suffix, s)
+    return Part(build(graph, _homes(graph, owner)), own, path, suffix, s)
+
+
+def _homes(graph: Graph, owner: Mapping[str, str]) -> dict[str, str]:
+    """Where the modules of a stage are written, in which alike blocks may be a loop that the whole model has not."""
+    homes = {**owners(graph), **owner}
+
+    def home(path: str) -> str:
+        there = homes.get(path, path)
+        return there if there == path else home(there)
+
+    return {path: home(path) for path in homes}
 
 
 def _model(name: str, made: Pipelined, classes: Sequence[str], extra: Sequence[str]) -> Class:

@@ -89,6 +89,12 @@ class Batches:
             labels = labels.masked_fill(~valid, self.plan.ignore_index)
         return self._named(ids, labels)
 
+    def alike(self, size: Size) -> Batch:
+        """One token everywhere: a router chooses few experts, and may choose none of those of a rank."""
+        batch = self.draw(size, "all")
+        ids = self.plan.inputs[0].name
+        return batch | {ids: torch.full_like(batch[ids], int(batch[ids].flatten()[0]))}
+
     def probe(self, size: Size) -> tuple[Batch, Batch]:
         """Two batches with one label each, at the same place; the tokens that come after it in time differ.
 

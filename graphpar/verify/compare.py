@@ -66,7 +66,8 @@ def larger(a: Worst, b: Worst) -> Worst:
 
 def size(tensor: Tensor) -> float:
     """The magnitude of the largest element that is finite."""
-    return tensor.detach().abs().nan_to_num(0, 0, 0).max().item() if tensor.numel() else 0.0
+    tensor = tensor.detach().byte() if tensor.dtype == torch.bool else tensor.detach()
+    return tensor.abs().nan_to_num(0, 0, 0).max().item() if tensor.numel() else 0.0
 
 
 def scalars(found: Iterable[Tensor], wanted: Tensor) -> float:

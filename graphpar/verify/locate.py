@@ -18,6 +18,7 @@ from graphpar.verify.flow import Flow
 from graphpar.verify.pairs import pairs
 from graphpar.verify.program import Batch, Program
 from graphpar.verify.report import Difference
+from graphpar.verify.rows import grouped
 from graphpar.verify.shapes import Shape, layout
 from graphpar.verify.single import Single
 from graphpar.verify.statements import RETURNED, Statement, named_shape, parameter_line, statements
@@ -84,12 +85,12 @@ class _Search:
 
     def gradient(self, index: int) -> Difference | bool:
         wanted, seen = self.wanted[index], self.many[0][index]
-        if wanted is None or wanted.gradient is None:
+        if wanted is None or wanted.gradient is None or self.is_one_of_several(index):
             return False
         held = [rank[index].gradient for rank in self.many]
         if missing := tuple(r for r, part in enumerate(held) if part is None):
             statement, of = self.statements[seen.line], f"the gradient of {seen.name}"
-            shape = statement.shapes[statement.names.index(seen.name)]
+            shape = self.shape(seen)
             reached = size(wanted.gradient) > FLOOR * self.typical
             return (
                 self.difference(seen, statement, shape, of, "does not arrive", missing) if shape and reached else False
@@ -97,18 +98,26 @@ class _Search:
         parts = [part for part in held if part is not None]
         return self.compare(seen, parts, wanted.gradient, FLOOR * self.typical, "the gradient of ")
 
+    def is_one_of_several(self, index: int) -> bool:
+        """Whether others read what a collective was given: what it gives has a part of the gradient on one device."""
+        statement = self.statements[self.many[0][index].line]
+        if not statement.is_move or statement.moves is None:
+            return False
+        givers = [n for n in self.flow.makers(index) if self.many[0][n].name == statement.moves]
+        return any(self.flow.readers(n) != [index] or self.is_one_of_several(n) for n in givers)
+
     def compare(
         self, seen: Seen, parts: list[Tensor], wanted: Tensor | None, floor: float, of: str
     ) -> Difference | bool:
-        statement = self.statements[seen.line]
-        shape = statement.shapes[statement.names.index(seen.name)]
+        statement, shape = self.statements[seen.line], self.shape(seen)
         if shape is None:
             return False
         parts = [part.detach() for part in parts]
         dims = layout(shape, parts[0].shape, self.program.mesh, self.sizes)
         if dims is None or any(part.shape != parts[0].shape for part in parts):
             return False
-        readings = self.readings(seen, shape) if of else [shape.pending]
+        zeros = seen.way.among_zeros if seen.way else ()
+        readings = [(*r, *zeros) for r in self.readings(seen, shape)] if of else [shape.pending]
         problems = [self.problem(parts, wanted, dims, pending, floor) for pending in readings]
         if any(problem is None for problem in problems):
             # a gradient that agrees only after a sum may be one that somebody forgot to take
@@ -116,12 +125,20 @@ class _Search:
         how, ranks = next(problem for problem in problems if problem is not None)
         return self.difference(seen, statement, shape, f"{of}{seen.name}", how, ranks)
 
+    def shape(self, seen: Seen) -> Shape | None:
+        """How a value lies: as its comment says; rows by expert as they do at home."""
+        statement = self.statements[seen.line]
+        return seen.way.shape if seen.way else statement.shapes[statement.names.index(seen.name)]
+
     def readings(self, seen: Seen, shape: Shape) -> list[tuple[str, ...]]:
         """Over which axes the gradient of a value may still be summed: one answer, if the text is proven."""
         if self.summands is None:
             return _readings(shape, self.program.mesh)
         known = self.summands.get((seen.line, seen.name.removeprefix(RETURNED).strip()))
-        return _readings(shape, self.program.mesh) if known is None else [known]
+        if known is None:
+            return _readings(shape, self.program.mesh)
+        cut = {axis for axes in shape.cuts.values() for axis in axes}  # by what an expanded parameter has met, say
+        return [tuple(axis for axis in known if axis not in cut)]
 
     def problem(
         self, parts: list[Tensor], wanted: Tensor | None, dims: Dims, pending: Sequence[str], floor: float
@@ -191,11 +208,8 @@ def _readings(shape: Shape, mesh: Mapping[str, int]) -> list[tuple[str, ...]]:
 def _summed(parts: list[Tensor], places: list[Place], pending: Sequence[str]) -> list[Tensor]:
     if not pending:
         return parts
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for rank, place in enumerate(places):
-        groups.setdefault(tuple(n for axis, n in place.at.items() if axis not in pending), []).append(rank)
     found = list(parts)
-    for ranks in groups.values():
+    for ranks in grouped(places, pending):
         total = torch.stack([parts[rank] for rank in ranks]).sum(0)
         for rank in ranks:
             found[rank] = total

@@ -52,6 +52,14 @@ def dropout(program: Program, ours: Sequence[Step], theirs: reference.Gradients 
     return [*found, error.check("with dropout: loss and gradients", "masks as on one device")]
 
 
+def few(program: Program, steps: Sequence[tuple[Sequence[Step], reference.Gradients]]) -> Check:
+    """With one token everywhere some experts, and perhaps all of a rank, have no rows: nobody is left out of a step."""
+    error = Worst(0.0, "")
+    for ours, theirs in steps:
+        error = larger(error, _loss_or_gradient(_gathered(program, [rank.gradients for rank in ours]), ours, theirs))
+    return error.check("few experts", f"{len(steps)} tokens, each alone: loss and gradients")
+
+
 def mean_masks(program: Program, ours: Sequence[Step], theirs: reference.Gradients) -> Check:
     """With the mean of each mask in its place, everything agrees: the same is dropped in the same places."""
     whole = _gathered(program, [rank.gradients for rank in ours])

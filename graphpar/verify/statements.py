@@ -17,7 +17,8 @@ RETURNED = "the returned value"
 
 _MOVES = frozenset(
     name for name, value in vars(collectives).items() if callable(value) and value.__module__ == collectives.__name__
-)
+) | {"to_experts", "to_tokens", "own_rows", "all_rows"}
+_ROUTED = ("expert_linear", "expert_bias")  # their third operand is a routing, of whatever name
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Statement:
     end: int
     code: str  # on one line, without the comment
     names: tuple[str, ...]
-    shapes: tuple[Shape | None, ...]  # one per name
+    texts: tuple[str, ...]  # what the comment says of each name
+    shapes: tuple[Shape | None, ...]  # the same, as far as it is a shape
     uses: frozenset[str]  # the variables that it reads
     computes: str  # the right-hand side, sizes and constants left out
     moves: str | None  # the variable, if all it does is to hand it through a collective
@@ -91,9 +93,9 @@ def _statement(node: ast.Assign | ast.Return, comment: str, lines: Sequence[str]
     targets = _names(node.targets[0]) if isinstance(node, ast.Assign) else ()
     count = len(targets) or (len(node.value.elts) if isinstance(node.value, ast.Tuple) else 1)
     names = targets or tuple(RETURNED if count == 1 else f"{RETURNED} {i + 1}" for i in range(count))
-    shapes = [read_shape(part) for part in _shape_texts(comment)]
-    shapes = shapes * count if len(shapes) == 1 else shapes
-    known = tuple(shapes) if len(shapes) == count else (None,) * count
+    texts = _shape_texts(comment)
+    texts = texts * count if len(texts) == 1 else texts
+    texts = texts if len(texts) == count else [""] * count
     value = node.value
     is_move = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in _MOVES
     operand = value.args[0] if is_move and isinstance(value, ast.Call) and value.args else None
@@ -101,7 +103,16 @@ def _statement(node: ast.Assign | ast.Return, comment: str, lines: Sequence[str]
     first = lines[node.lineno - 1] if node.lineno == node.end_lineno else ast.unparse(node)
     code = re.split(r"\s+# ", first)[0].strip()
     return Statement(
-        node.lineno, node.end_lineno or node.lineno, code, names, known, _uses(value), _computes(node), moved, is_move
+        node.lineno,
+        node.end_lineno or node.lineno,
+        code,
+        names,
+        tuple(texts),
+        tuple(map(read_shape, texts)),
+        _uses(value),
+        _computes(node),
+        moved,
+        is_move,
     )
 
 
@@ -114,6 +125,8 @@ def _computes(node: ast.Assign | ast.Return) -> str:
     for item in ast.walk(copy):
         if isinstance(item, ast.Constant) and isinstance(item.value, int | float):
             item.value = 0
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id in _ROUTED:
+            item.args[2] = ast.Name("routing", ast.Load())
     return ast.unparse(copy)
 
 
@@ -127,7 +140,7 @@ def _names(target: ast.expr) -> tuple[str, ...]:
 
 def _shape_texts(comment: str) -> list[str]:
     """The shapes in a comment, without the reason behind them."""
-    head, *rest = re.split(r"\s{3,}", comment, maxsplit=2)
+    head, *rest = re.split(r"\s{2,}", comment, maxsplit=2)
     pending = f"   {rest[0]}" if rest and rest[0].startswith("partial(") else ""
     return [part.strip() for part in re.split(r",\s(?![^(]*\))", head + pending)]
 

@@ -16,7 +16,7 @@ from graphpar.errors import Diagnostic, GraphparError
 from graphpar.language.schema import Spec
 from graphpar.runtime.mesh import Mesh
 from graphpar.verify import capture_checks, rank_checks
-from graphpar.verify.batches import Batches, Pattern, Size, fitting, joined
+from graphpar.verify.batches import Batches, Pattern, Size, fitting, joined, rows_of_step
 from graphpar.verify.launch import launched
 from graphpar.verify.locate import locate, parameter
 from graphpar.verify.locate_module import locate_module
@@ -32,6 +32,8 @@ from graphpar.verify.text import schedule, text
 from graphpar.verify.watch import as_it_is
 
 MICROBATCHES = 2
+ALONE = 4  # tokens: two experts of eight are on the same of two ranks for three tokens of seven
+FEW_EXPERTS = "few experts"
 GIB = 1 << 30
 AFTER = "no value in model.py differs, so its sum over ranks or the count of labels is wrong"
 IN_STAGES = "values inside stages are not compared; `graphpar verify` of the spec without its pipeline would tell more"
@@ -120,7 +122,9 @@ class _Verification:
                 OneStep(batch, self.dropout),
                 *([] if self.dropout.rng == "exact" else [Masks(batch, self.dropout)]),
             ]
-        first, step, second, losses, trained, *dropped = self.perform(tasks)
+        few = [OneStep(b) for b in self.few()]
+        results = self.perform([*tasks, *few])
+        first, step, second, losses, trained, *dropped = results[: len(tasks)]
         self.step = lambda: (step(), single.step(batch))
         self.check(
             "initial values", lambda: [rank_checks.initial(program, first(), values(self.origin.build(self.seed)))]
@@ -134,6 +138,14 @@ class _Verification:
             self.check("with dropout", lambda: rank_checks.dropout(program, dropped[0](), theirs))
             if not same:
                 self.check("with dropout: masks", lambda: self.masks(dropped[1](), batch))
+        if few:
+            ours = results[len(tasks) :]
+            self.check(
+                FEW_EXPERTS,
+                lambda: [
+                    rank_checks.few(program, [(o(), single.step(t.batch)) for o, t in zip(ours, few, strict=True)])
+                ],
+            )
         whole = [joined(batches) for batches in steps]
         self.check("training", lambda: rank_checks.training(program, trained(), single.train(whole)))
 
@@ -157,6 +169,16 @@ class _Verification:
         unit, ways, most = self.program.plan.seq_multiple, self.program.plan.ways(0), self.program.plan.max_seq
         wanted: tuple[tuple[Size, Pattern], ...] = ((Size(ways, 2 * unit), "all"), (Size(3 * ways, 3 * unit), "tails"))
         return tuple(self.batches.draw(size, p) for size, p in wanted if most is None or size.length <= most)
+
+    def few(self) -> list[Batch]:
+        """If there are experts, batches with which some of them get no rows, and now and then all of a rank."""
+        return [self.batches.alike(self.smallest()) for _ in range(ALONE if "route(" in self.program.text else 0)]
+
+    def smallest(self) -> Size:
+        """The fewest rows that every rank has some of, of the fewest tokens but one."""
+        plan = self.program.plan
+        most = 2 * plan.seq_multiple if plan.max_seq is None else min(2 * plan.seq_multiple, plan.max_seq)
+        return Size(rows_of_step(plan), most // plan.seq_multiple * plan.seq_multiple)
 
     def perform(self, tasks: Sequence[Task]) -> list[Callable[[], list[Any]]]:
         """Run tasks on all ranks; each result raises, when it is asked for, what the task raised."""

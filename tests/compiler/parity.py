@@ -19,6 +19,7 @@ from torch import Tensor
 from graphpar.compiler import Build
 from graphpar.runtime import GradientSums, Mesh, gradient_norm, simulate
 from graphpar.runtime.plan import plan_of
+from graphpar.verify.lift import lifted
 
 TOLERANCE = 1e-9  # relative, in float64
 
@@ -113,7 +114,8 @@ def run(
             fed["count"] = mesh[data].all_reduce(count) if data else count
         if log:
             mesh.log = []
-        loss = _forward_and_backward(build, model, mesh, fed)
+        with lifted(build.files["model.py"], model):  # what counts in float32 counts in float64 here, as in the source
+            loss = _forward_and_backward(build, model, mesh, fed)
         executed = tuple(mesh.log or ())
         norm = gradient_norm(model, mesh)
         loss = loss.detach()

@@ -44,6 +44,12 @@ WORDS: dict[str, tuple[Any, ...]] = {
     "mlp": ("plain", "gated", "fused", "fused slices", "fused unbind", "matrices"),
     "activation": ("gelu", "tanh gelu", "silu", "relu squared"),
     "within": ("nothing", "inner norm", "low rank", "third matrix", "softmax", "mixture", "shifted"),
+    "experts": (0, 2, 4, 6, 8),  # in place of the MLP; they have its activation, and its gate
+    "topk": (2, 1, 3),
+    "expert_form": ("sorted", "chosen", "batched"),
+    "expert_bias": (False, True),
+    "weights": ("plain", "normalised", "softmax of the chosen"),
+    "balance": ("nothing", "shares", "z"),
     "dropout": (0.0, 0.1),
     "stream": ("nothing", "lambdas", "first", "kept", "centred", "detached", "narrow embedding"),
     "second": ("alike", "hidden", "activation", "window"),  # what is different in every second block
@@ -91,6 +97,12 @@ class Choices:
     mlp: str = "plain"
     activation: str = "gelu"
     within: str = "nothing"
+    experts: int = 0
+    topk: int = 2
+    expert_form: str = "sorted"
+    expert_bias: bool = False
+    weights: str = "plain"
+    balance: str = "nothing"
     dropout: float = 0.0
     stream: str = "nothing"
     second: str = "alike"
@@ -158,7 +170,14 @@ def _blocks(c: Choices) -> Choices:
         c = replace(c, attention="masked")
     if c.stream == "narrow embedding" and c.head in ("tied", "F.linear", "matmul"):
         c = replace(c, head="free")
-    return c
+    return _experts(c)
+
+
+def _experts(c: Choices) -> Choices:
+    if not c.experts:
+        return replace(c, topk=2, expert_form="sorted", expert_bias=False, weights="plain", balance="nothing")
+    mlp = {"matrices": "plain", "fused slices": "fused", "fused unbind": "fused", "gated": "fused"}.get(c.mlp, c.mlp)
+    return replace(c, topk=min(c.topk, c.experts), mlp=mlp, within="nothing")
 
 
 @st.composite

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from attention import Attention
 from choices import LONGEST, Choices
+from experts import Experts
 from mlp import MLP
 from norms import norm
 from torch import Tensor, nn
@@ -20,7 +22,7 @@ class Block(nn.Module):
     def __init__(self, c: Choices, attention: nn.Module | None = None, mlp: nn.Module | None = None) -> None:
         super().__init__()
         self.c = c
-        self.attn, self.mlp = attention or Attention(c), mlp or MLP(c)
+        self.attn, self.mlp = attention or Attention(c), mlp or fed(c)
         self.norm1 = norm(c.norm, c.width)
         if c.norms != "shared":
             self.norm2 = norm(c.norm, c.width)
@@ -97,7 +99,13 @@ class Decoder(nn.Module):
         x = self.norm(self.run(x))
         if self.c.shift == "hidden":
             x, labels = x[:, :-1], labels[:, 1:]
-        return self.loss(*self.shifted(self.capped(self.logits(x)), labels))
+        return sum(self.added(), self.loss(*self.shifted(self.capped(self.logits(x)), labels)))
+
+    def added(self) -> Iterator[Tensor]:
+        """What mixtures of experts add to the loss."""
+        for mixture in (m for m in self.modules() if isinstance(m, Experts)):
+            while mixture.added:
+                yield mixture.added.pop(0)
 
     def run(self, x: Tensor) -> Tensor:
         """The blocks, with what flows beside them."""
@@ -172,12 +180,17 @@ class Decoder(nn.Module):
                 return (F.cross_entropy(flat, wanted, reduction="none") * counted).sum() / counted.sum()
 
 
+def fed(c: Choices) -> nn.Module:
+    """The part behind attention."""
+    return Experts(c) if c.experts else MLP(c)
+
+
 def blocks(c: Choices) -> nn.ModuleList:
     """The blocks, with what they share."""
     if c.shared == "layer":
         return nn.ModuleList([Block(c)])
     attention = Attention(c) if c.shared == "attention" else None
-    mlp = MLP(c) if c.shared == "mlp" else None
+    mlp = fed(c) if c.shared == "mlp" else None
     return nn.ModuleList(
         [Block(c, attention, mlp) if i % 2 == 0 else second(c, attention, mlp) for i in range(c.layers)]
     )

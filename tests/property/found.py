@@ -88,6 +88,24 @@ FOUND: dict[str, Found] = {
         None,
         lambda c, spec: c.stream == "first" and "pipeline" in spec,
     ),
+    "experts beside a stream that is cut": Found(
+        Choices(experts=2),
+        layout({"d": 2}, "d_model d"),
+        None,
+        lambda c, spec: c.experts > 0 and cuts(spec, "d_model"),
+    ),
+    "experts that cannot read off a size, in a stage": Found(
+        Choices(layers=2, experts=2, second="activation"),
+        layout({"pp": 2}) | {"pipeline": {"axis": "pp", "schedule": "1f1b", "microbatches": 2}},
+        None,
+        lambda c, spec: c.experts > 0 and c.second != "alike" and "pipeline" in spec,
+    ),
+    "labels that are put together, counted beside stages": Found(
+        Choices(layers=2, shift="cat labels"),
+        layout({"pp": 2, "dp": 2}, "batch dp") | {"pipeline": {"axis": "pp", "schedule": "1f1b", "microbatches": 2}},
+        "the class that holds the stages has no axis of the mesh, and counting labels cuts some over one",
+        lambda c, spec: c.shift == "cat labels" and "pipeline" in spec and cuts(spec, "batch"),
+    ),
     "a scale for each head, the heads of each rank in one group": Found(
         Choices(kv_heads=2, about="head scale"),
         layout({"tp": 2}, "heads tp"),

@@ -112,7 +112,7 @@ def staged(draw: st.DrawFn, c: Choices) -> Document:
         for name, known in SCHEDULES.items()
         for v in (1, 2, 3)
         if known.least <= v <= known.most and ranks * v <= c.layers
-        for m in (1, 2, 4)
+        for m in ((1, 2, 4) if c.balance == "nothing" else (1,))  # that loss is one of a whole batch
         if m <= most
         if (not known.rounds or m % ranks == 0) and (not known.filled or m >= ranks * v)
     ]
@@ -136,7 +136,29 @@ def regions(draw: st.DrawFn, c: Choices, rules: Rules) -> Rules:
     return [{"at": f"blocks[{index}].{at}", "layout": [{name: "none"}], "why": "whole here"}]
 
 
+@st.composite
+def mixture(draw: st.DrawFn, c: Choices) -> Document:
+    """Experts on an axis of their own, beside another or not, or on one that cuts the batch for all else."""
+    n = draw(st.sampled_from([n for n in (2, 2, 4) if c.experts % n == 0]))
+    inside = draw(tensor_rules(c, "tp", 2)) if n == 2 and draw(st.booleans()) else []
+    way = draw(st.sampled_from(("own", "own", "beside", "alias", "same tokens")))
+    mesh: dict[str, Any] = {"ep": n}
+    rules: Rules = [{"batch": "ep"}]
+    match way:
+        case "beside" if n == 2 and not inside:
+            mesh, rules = {"dp": 2, "ep": n}, [{"batch": ["dp", "ep"]}]
+        case "alias":
+            mesh, rules = {"dp": n, "aliases": {"ep": "dp"}}, [{"batch": "dp"}]
+        case "same tokens":
+            rules = []
+    moe = {"experts": "ep"} | ({"dispatch": "allgather"} if rules and draw(st.integers(0, 3)) == 0 else {})
+    found = document({**mesh, **({"tp": 2} if inside else {})}, [*rules, *inside], c)
+    return found | {"moe": moe}
+
+
 def layouts(c: Choices) -> st.SearchStrategy[Document]:
     """A layout for a model."""
     ways = [tensor(c), data(c), both(c), both(c), stream(c)]
+    if c.experts:
+        ways += [mixture(c)] * len(ways)
     return st.one_of(*ways, *([split(c)] if c.kv_heads % 2 == 0 and c.group % 2 == 0 else []))

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from law import Drawn, refusal
 
-from specs import Document, layouts, staged
+from specs import Document, layouts, mixture, staged
 
 DRAWS = int(os.environ.get("GRAPHPAR_DRAWS", "100"))
 SEED = int(os.environ.get("GRAPHPAR_SEED", "0"))
@@ -33,8 +33,15 @@ def cases(draw: st.DrawFn) -> Case:
 @st.composite
 def pipelines(draw: st.DrawFn) -> Case:
     """A model of several blocks, and some ways to run it in stages."""
-    c = draw(choices().filter(lambda c: c.layers > 1))
+    c = draw(choices().filter(lambda c: c.layers > 1 and c.shared != "layer"))  # one layer is one stage
     return c, tuple(draw(staged(c)) for _ in range(LAYOUTS))
+
+
+@st.composite
+def mixtures(draw: st.DrawFn) -> Case:
+    """A model of experts, and some ways to put them on ranks."""
+    c = draw(choices().filter(lambda c: c.experts > 0))
+    return c, tuple(draw(mixture(c)) for _ in range(LAYOUTS))
 
 
 def outcome(model: Drawn, document: Document) -> str:
@@ -55,6 +62,10 @@ def test_no_layout_changes_a_result() -> None:
 
 def test_no_pipeline_changes_a_result() -> None:
     hold(pipelines(), DRAWS // 4)
+
+
+def test_no_place_of_experts_changes_a_result() -> None:
+    hold(mixtures(), DRAWS // 2)
 
 
 def hold(drawn: st.SearchStrategy[Case], draws: int) -> None:

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphpar.errors import GraphparError
+from graphpar.runtime import Mesh, dispatch, exchange_counts, route, simulate, to_experts
 from graphpar.runtime.plan import Input, Plan, Stored
 from graphpar.runtime.shards import Place, cut, read_dims
 from graphpar.verify.batches import Batches, Size, fitting, joined, require_fitting
 from graphpar.verify.compare import errors, gather, relative, size, worst
 from graphpar.verify.lift import LiftedCasts
+from graphpar.verify.rows import Ways, brought_home
 from graphpar.verify.shapes import layout, read_shape
 from graphpar.verify.statements import RETURNED, parameter_line, statements, watched
 
@@ -246,10 +248,49 @@ def test_lifted_casts_keep_float64_forward_and_backward():
     assert torch.equal(gradient, plain)
 
 
+def test_counts_are_as_wide_as_what_is_compared():
+    with LiftedCasts():
+        assert torch.arange(3).float().dtype == torch.float64
+
+
 def test_lifted_casts_leave_the_rest_alone():
     with LiftedCasts():
         assert torch.ones(2).to(torch.bfloat16).dtype == torch.bfloat16
-        assert torch.arange(3).float().dtype == torch.float64
-        assert torch.ones(2).float().dtype == torch.float32
         assert torch.ones(2, dtype=torch.float64).to(torch.int64).dtype == torch.int64
         assert torch.ones(2, dtype=torch.float64).softmax(0, dtype=torch.float32).dtype == torch.float64
+
+
+# ---- experts --------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 2**16))
+def test_rows_of_experts_come_home_to_what_chose_them(topk: int, tokens: int, seed: int):
+    chosen = torch.rand(2, tokens, 4, generator=torch.Generator().manual_seed(seed)).argsort(-1)[..., :topk]
+    here, there = "(experts batch@ep topk 1/4) d", "(experts@ep batch topk 1/4) d   partial(tp)"
+
+    def rank(mesh: Mesh):
+        axis, ways = mesh["ep"], Ways()
+        routing = route(chosen[mesh.rank], experts=4)
+        routed = exchange_counts(routing, axis)
+        ways.keep(routing, here)
+        ways.keep(routed, there)
+        rows = dispatch(torch.arange(tokens).unsqueeze(1) + 100.0 * mesh.rank, routing)
+        return rows, to_experts(rows, routed, axis), ways.of(here), ways.of(there)
+
+    before, after, *ways = zip(*simulate({"ep": 2}, rank), strict=True)
+    homes = [brought_home(parts, way, [[0, 1]]) for parts, way in zip((before, after), ways, strict=True)]
+    for home in homes:
+        for number, part in enumerate(home):
+            wanted = torch.arange(tokens).repeat_interleave(topk).unsqueeze(1) + 100.0 * number
+            assert torch.equal(part, wanted)
+    assert [way[0].shape.text for way in ways] == ["(batch@ep topk) d", "(batch@ep topk) d   partial(tp)"]
+    assert brought_home([x[:-1] for x in after], ways[1], [[0, 1]]) is None
+
+
+def test_one_token_everywhere_leaves_labels_as_they_are():
+    ids, labels = Batches(PLAN, 0).alike(Size(4, 6)).values()
+    assert len(ids.unique()) == 1 and len(labels.unique()) > 1
+
+
+def test_booleans_have_a_size():
+    assert size(torch.tensor([False, True])) == 1 and size(torch.tensor([False])) == 0

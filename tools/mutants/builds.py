@@ -19,20 +19,27 @@ from graphpar.verify.origin import Origin
 from tools.mutants.mutant import Files
 
 MODELS = Path(__file__).parents[2] / "tests" / "models"
+CONFIGS = Path(__file__).with_name("configs")
 
 # gpt    biases, dropout, a position table, attention in the open, a vocabulary that is padded
 # tied   the same with one table for embedding and head, packed q, k and v, fused attention
 # llama  rotary positions, fewer heads of keys and values than of queries, RMSNorm
 # passed every layer reads the embeddings, which stages pass on
+# sorted rows sorted by expert, a bias of each expert, a loss that balances experts
+# mixtral, gpt_oss  from their configs: that loss at the end of the model; biases behind both products of an expert
 SOURCES = {
-    "gpt": MODELS / "nanogpt_manual.py",
-    "tied": MODELS / "tied_functional.py",
-    "llama": MODELS / "llama_style.py",
-    "passed": Path(__file__).with_name("passed_on.py"),
+    "gpt": f"{MODELS / 'nanogpt_manual.py'}:tiny",
+    "tied": f"{MODELS / 'tied_functional.py'}:tiny",
+    "llama": f"{MODELS / 'llama_style.py'}:tiny",
+    "passed": f"{Path(__file__).with_name('passed_on.py')}:tiny",
+    "sorted": f"{MODELS / 'moe_plain.py'}:tiny",
+    "mixtral": str(CONFIGS / "mixtral"),
+    "gpt_oss": str(CONFIGS / "gpt_oss"),
 }
 
 TENSOR = [{"heads": "tp"}, {"d_ff": "tp"}, {"vocab": "tp"}]
 DATA = {"batch": "dp"}
+TOKENS = {"batch": "ep"}
 SEQUENCE = {"seq": "tp"}
 PAD = {"uneven": {"vocab": "pad"}}
 EXACT = {"numerics": {"rng": "exact"}}
@@ -41,6 +48,10 @@ GROUPS = [{"kv_heads": "tp"}, {"q_group": "tq"}, {"d_ff": ["tp", "tq"]}, {"vocab
 
 def _pipeline(schedule: str, **more: int) -> dict[str, Any]:
     return {"pipeline": {"axis": "pp", "schedule": schedule, "microbatches": 4, **more}}
+
+
+def _experts(mesh: dict[str, Any], layout: list[dict[str, str]], **more: str) -> dict[str, Any]:
+    return {"mesh": mesh, "layout": layout, "moe": {"experts": "ep", **more}}
 
 
 LAYOUTS = {
@@ -63,6 +74,12 @@ LAYOUTS = {
     "pp1x2": {"mesh": {"pp": 1}, "layout": [], **_pipeline("interleaved", virtual=2)},
     "pp2x2": {"mesh": {"pp": 2}, "layout": [], **_pipeline("zero_bubble", virtual=2)},  # two stages on each rank
     "kv2xq2": {"mesh": {"tp": 2, "tq": 2}, "layout": GROUPS},  # each head of keys and values on two ranks
+    "ep2": _experts({"ep": 2}, [TOKENS]),
+    "ep2+gathered": _experts({"ep": 2}, [TOKENS], dispatch="allgather"),
+    "ep2+same": _experts({"ep": 2}, []),  # every rank has all tokens
+    "ep2xtp2": _experts({"ep": 2, "tp": 2}, [TOKENS, *TENSOR]),
+    "ep2xtp2+sp": _experts({"ep": 2, "tp": 2}, [TOKENS, *TENSOR, SEQUENCE]),
+    "ep=dp": _experts({"dp": 2, "aliases": {"ep": "dp"}}, [DATA]),
 }
 
 FILES = ("model.py", "plan.json", "init.json", "schedule.csv")
@@ -103,7 +120,7 @@ def compiled(name: str, root: Path) -> Build:
     folder = root / name.replace(" ", "-")
     uneven = PAD if model in ("gpt", "tied") and "tp" in LAYOUTS[layout]["mesh"] else {}
     spec = parse_spec(yaml.safe_dump({"version": 1, **LAYOUTS[layout], **uneven}, sort_keys=False), "spec.yaml")
-    described = {"model": f"{SOURCES[model].name}:tiny", "spec_file": "spec.yaml"}
+    described = {"model": Path(SOURCES[model]).name, "spec_file": "spec.yaml"}
     compile_captured(_origin(model).captured, spec, described).write(folder)
     return Build(name, folder, _origin(model), spec)
 
@@ -111,5 +128,5 @@ def compiled(name: str, root: Path) -> Build:
 @cache
 def _origin(model: str) -> Origin:
     """The model, captured once."""
-    source = open_model(f"{SOURCES[model]}:tiny")
+    source = open_model(SOURCES[model])
     return Origin(source.construct, source.signature)

@@ -96,7 +96,7 @@ def _verified(mutant: Mutant, build: Build, folder: Path) -> tuple[str, str, Rep
         for patch in mutant.patches:
             stack.enter_context(patch.active())
         try:
-            report = verify(folder, build.origin, build.spec, Options(timeout=TIMEOUT, capture=False))
+            report = verify(folder, build.origin, build.spec, Options(timeout=TIMEOUT, capture=mutant.everywhere))
         except GraphparError as error:
             return "refused", str(error).splitlines()[0], None
     failed = [check for check in report.failures if check.name != TEXT]

@@ -76,7 +76,7 @@ class Mutant:
     """A program with one mistake.
 
     `spoils` matches what the first difference may name instead of the edited line; `equivalent` says why the mutant
-    computes the same after all.
+    computes the same after all. `everywhere` is a mistake that one device makes as well: the source model tells.
     """
 
     name: str
@@ -85,6 +85,7 @@ class Mutant:
     edits: tuple[Text | Json | Patch, ...]
     spoils: str = field(default="", kw_only=True)
     equivalent: str = field(default="", kw_only=True)
+    everywhere: bool = field(default=False, kw_only=True)
 
     @property
     def patches(self) -> list[Patch]:

@@ -12,19 +12,19 @@ SCHEDULED, STAGE, PIPELINE = f"{RUNTIME}.scheduled:Scheduled", f"{RUNTIME}.stage
 CSV = "schedule.csv"
 
 
-def _text(name: str, kind: str, build: str, *edits: tuple[str, ...], **facts: str) -> Mutant:
+def _text(name: str, kind: str, build: str, *edits: tuple[str, ...], **facts: Any) -> Mutant:
     return Mutant(name, kind, build, tuple(Text(*edit) for edit in edits), **facts)
 
 
-def _csv(name: str, kind: str, build: str, pattern: str, new: str, **facts: str) -> Mutant:
+def _csv(name: str, kind: str, build: str, pattern: str, new: str, **facts: Any) -> Mutant:
     return Mutant(name, kind, build, (Text(pattern, new, file=CSV),), **facts)
 
 
-def _plan(name: str, kind: str, build: str, change: Callable[[Any], Any], **facts: str) -> Mutant:
+def _plan(name: str, kind: str, build: str, change: Callable[[Any], Any], **facts: Any) -> Mutant:
     return Mutant(name, kind, build, (Json(lambda plan: change(plan["pipeline"])),), **facts)
 
 
-def _patch(name: str, kind: str, build: str, target: str, make: Callable[[Any], Any], **facts: str) -> Mutant:
+def _patch(name: str, kind: str, build: str, target: str, make: Callable[[Any], Any], **facts: Any) -> Mutant:
     return Mutant(name, kind, build, (Patch(target, make),), **facts)
 
 

@@ -32,7 +32,7 @@ def _tokens_over_data(plan: Any) -> None:
         entry["cut"] = {"1": entry["cut"]["0"]}
 
 
-def _json(name: str, kind: str, build: str, change: Any, file: str = "plan.json", **facts: str) -> Mutant:
+def _json(name: str, kind: str, build: str, change: Any, file: str = "plan.json", **facts: Any) -> Mutant:
     return Mutant(name, kind, build, (Json(change, file),), **facts)
 
 

@@ -15,7 +15,7 @@ COLLECTIVES, VOCAB, RANDOM = f"{RUNTIME}.collectives", f"{RUNTIME}.vocab", f"{RU
 ROWS = "the loss is a sum over the rows of all data ranks: which of them takes which rows changes nothing"
 
 
-def _patch(name: str, kind: str, build: str, target: str, make: Callable[[Any], Any], **facts: str) -> Mutant:
+def _patch(name: str, kind: str, build: str, target: str, make: Callable[[Any], Any], **facts: Any) -> Mutant:
     return Mutant(name, kind, build, (Patch(target, make),), **facts)
 
 

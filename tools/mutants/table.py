@@ -1,5 +1,8 @@
 """All mutants, and the kinds of mistakes that must be among them."""
 
+from tools.mutants.balance import BALANCE
+from tools.mutants.expert_runtimes import EXPERT_RUNTIMES
+from tools.mutants.experts import EXPERTS
 from tools.mutants.mutant import Mutant
 from tools.mutants.pipelines import PIPELINES
 from tools.mutants.plans import PLANS
@@ -37,8 +40,12 @@ KINDS = {
     "microbatch": "a microbatch is taken for another, or counts more than another",
     "tied": "what several stages hold gets several gradients",
     "schedule": "ranks of a pipeline do something else than the plan says, or wait for ever",
+    "rows": "rows meet another expert, or come back to another token",
+    "router": "the router learns nothing, or something else, from what its choices bring",
+    "balance": "the loss that balances experts is another one, or that of each rank alone",
+    "no rows": "a rank, or an expert, to which no row comes is forgotten",
     "plan": "plan.json says something else than the text",
     "wrong text": "the program is no program, or computes something else everywhere",
 }
 
-MUTANTS: tuple[Mutant, ...] = (*MOVES, *STATES, *RUNTIMES, *PLANS, *PIPELINES)
+MUTANTS: tuple[Mutant, ...] = (*MOVES, *STATES, *RUNTIMES, *PLANS, *PIPELINES, *EXPERTS, *BALANCE, *EXPERT_RUNTIMES)
