@@ -68,16 +68,18 @@ class ParallelMoE(nn.Module):
 
         rows = _AllToAll.apply(tokens.index_select(0, order // self.topk), send, receive)
         rows = _AllToAll.apply(self.compute(rows, received), receive, send)
-        rows = rows.index_select(0, order.argsort()).view(-1, self.topk, x.shape[-1])
+        place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        rows = rows.index_select(0, place).view(-1, self.topk, x.shape[-1])
         return (rows * weights.unsqueeze(-1)).sum(1).view_as(x)
 
     def compute(self, rows: Tensor, received: list[list[int]]) -> Tensor:
         """The rows of each rank lie by expert: gather each expert's, and put the results where the rows were."""
         blocks = rows.split([count for of_rank in received for count in of_rank])
         results: list[tuple[Tensor, ...]] = []
-        for expert in range(self.own):
-            gate, up = (torch.cat(blocks[expert :: self.own]) @ self.gate_up[expert]).chunk(2, -1)
-            result = (F.silu(gate) * up) @ self.down[expert]
+        # Not `self.down[expert]`, whose backward fills a gradient of all experts for each of them.
+        for expert, (gate_up, down) in enumerate(zip(self.gate_up.unbind(), self.down.unbind(), strict=True)):
+            gate, up = (torch.cat(blocks[expert :: self.own]) @ gate_up).chunk(2, -1)
+            result = (F.silu(gate) * up) @ down
             results.append(result.split([of_rank[expert] for of_rank in received]))
         return torch.cat([block for of_rank in zip(*results, strict=True) for block in of_rank])
 

@@ -4,12 +4,13 @@ A step is forward, backward, the sums of gradients and AdamW, as each program wo
 of its work, but the router's choices stay as they were, and with them what every program has to do.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from graphpar.runtime import GradientSums, Mesh
@@ -25,15 +26,25 @@ CLASS = Mixture.__name__
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A program, and what of its step comes before the sums of gradients."""
+    """A program, and the part of its step that is not the same for every model."""
 
     contender: Contender
-    passes: Callable[[], Tensor]  # forward and backward
+    passes: Callable[[], Tensor]  # forward and backward, and no more
 
     @property
     def name(self) -> str:
         """What it is called."""
         return self.contender.name
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Of a step."""
+
+    loss: Callable[[], Tensor]  # this rank's summand
+    finish: Callable[[], None]  # sums the gradients
+    begin: Callable[[], None] = lambda: None
+    context: Callable[[], AbstractContextManager[object]] = nullcontext  # of forward and backward
 
 
 def specs(ranks: int) -> dict[str, str]:
@@ -54,15 +65,19 @@ def generated(name: str, root: Path, layout: str, sizes: MixtureSizes, batch: Ba
     """What graphpar wrote for a spec, trained as in its train.py."""
     model, plan = read_build(build_folder(root, layout, sizes.width), mesh, SEED, CLASS)
     sums, data, mine = GradientSums(model, mesh), mesh[layout], batch.mine()
+    count = torch.empty((), dtype=torch.int64)
+
+    def begin() -> None:
+        nonlocal count
+        count = data.all_reduce(model.count(ids=mine.ids, labels=mine.labels))
 
     def loss() -> Tensor:
-        count = data.all_reduce(model.count(ids=mine.ids, labels=mine.labels))
         return model(ids=mine.ids, labels=mine.labels, count=count)
 
     def part(name: str, full: Tensor) -> Tensor:
         return cut(full, plan.parameters[name].dims, here(mesh))
 
-    return _trained(name, model, loss, part, sums.finish, sums.last_microbatch)
+    return _trained(name, model, part, Parts(loss, sums.finish, begin, sums.last_microbatch))
 
 
 def by_hand(sizes: MixtureSizes, batch: Batch) -> Trained:
@@ -76,32 +91,25 @@ def by_hand(sizes: MixtureSizes, batch: Batch) -> Trained:
     def finish() -> None:
         mixture_by_hand.sum_gradients(copied)
 
-    return _trained("by hand", model, lambda: model(mine.ids, mine.labels), mixture_by_hand.part, finish)
+    return _trained("by hand", model, mixture_by_hand.part, Parts(lambda: model(mine.ids, mine.labels), finish))
 
 
-def _trained(
-    name: str,
-    model: nn.Module,
-    loss: Callable[[], Tensor],
-    part: Callable[[str, Tensor], Tensor],
-    finish: Callable[[], None],
-    context: Callable[[], AbstractContextManager[object]] = nullcontext,
-) -> Trained:
-    """`loss` is this rank's summand, `finish` sums the gradients; the backward of a step runs in `context`."""
-    parameters: Mapping[str, nn.Parameter] = dict(model.named_parameters())
+def _trained(name: str, model: nn.Module, part: Callable[[str, Tensor], Tensor], of: Parts) -> Trained:
+    parameters = dict(model.named_parameters())
     optimizer = torch.optim.AdamW(parameters.values(), lr=0.0, fused=True)
-    ranks = torch.distributed.get_world_size()
+    ranks = dist.get_world_size()
 
     def passes() -> Tensor:
         drop(parameters)
-        value = loss()
+        value = of.loss()
         value.backward()
         return value.detach() * ranks
 
     def step() -> Tensor:
-        with context():
+        of.begin()
+        with of.context():
             value = passes()
-        finish()
+        of.finish()
         optimizer.step()
         return value
 
