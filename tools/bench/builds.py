@@ -1,9 +1,11 @@
 """The generated programs that are measured."""
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from graphpar.capture.capture import Signature, capture
 from graphpar.compiler import compile_captured
@@ -32,22 +34,27 @@ def pipeline_spec(ranks: int, microbatches: int) -> str:
 
 
 def write_builds(root: Path, sizes: Sizes, specs: Mapping[str, str] = SPECS) -> None:
-    """Compile the model of these sizes for every spec, with graphpar as it is."""
-    captured = capture(lambda: GPT(sizes), Signature(("ids", "labels"), {}))
+    """Compile the GPT of these sizes for every spec."""
+    compile_all(root, lambda: GPT(sizes), sizes.width, specs)
+
+
+def compile_all(root: Path, construct: Callable[[], nn.Module], width: int, specs: Mapping[str, str]) -> None:
+    """Compile a model of ids and labels for every spec, with graphpar as it is."""
+    captured = capture(construct, Signature(("ids", "labels"), {}))
     for layout, text in specs.items():
         spec = parse_spec(text, f"{layout}.yaml")
-        build = compile_captured(captured, spec, {"model": "gpt.py", "spec_file": f"{layout}.yaml"})
-        build.write(build_folder(root, layout, sizes.width))
+        build = compile_captured(captured, spec, {"model": "model.py", "spec_file": f"{layout}.yaml"})
+        build.write(build_folder(root, layout, width))
 
 
-def read_build(folder: Path, mesh: Mesh, seed: int) -> tuple[Any, Plan]:
-    """The generated model, with the values of the source model for this seed: made as train.py makes it."""
+def read_build(folder: Path, mesh: Mesh, seed: int, kind: str = "GPT") -> tuple[Any, Plan]:
+    """The generated model of this class, with the values of the source model for this seed, as train.py makes it."""
     name = folder.name.replace("-", "_")
     found = importlib.util.spec_from_file_location(name, folder / "model.py")
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     plan = read_plan(folder / "plan.json")
-    model = module.GPT(mesh)
+    model = getattr(module, kind)(mesh)
     initialise(model, plan, read_tape(folder / "init.json"), seed, mesh)
     return model, plan

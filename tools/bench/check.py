@@ -1,36 +1,62 @@
 """Before anything is timed: do all programs compute the same?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 from torch.testing import assert_close
 
 from tools.bench import dtensor
-from tools.bench.contenders import Batch, Contender, reference
-from tools.bench.gpt import Sizes
+from tools.bench.contenders import Batch, Contender
 
 RELATIVE = 2e-4  # of the largest element of a gradient; float32 sums in another order
 
 
-def check(contenders: Sequence[Contender], sizes: Sizes, batch: Batch) -> None:
-    """Compare loss and every gradient with those of the model on one device.
+@dataclass(frozen=True)
+class Right:
+    """What a step should give."""
+
+    loss: Tensor
+    gradients: Mapping[str, Tensor]  # whole, on every rank
+
+    @classmethod
+    def of(cls, model: nn.Module, batch: Batch) -> "Right":
+        """What the model gives on one device."""
+        loss = model(batch.ids, batch.labels)
+        loss.backward()
+        return cls(loss.detach(), _gradients(dict(model.named_parameters())))
+
+    @classmethod
+    def by(cls, contender: Contender) -> "Right":
+        """What a program gives that has all of every gradient."""
+        return cls(_loss(contender), _gradients(contender.parameters))
+
+
+def check(contenders: Sequence[Contender], right: Right) -> None:
+    """Compare loss and every gradient.
 
     Raises AssertionError with the program and the parameter that differ.
     """
-    model = reference(sizes)
-    loss = model(batch.ids, batch.labels)
-    loss.backward()
     for contender in contenders:
-        value = dtensor.whole(contender.step())
-        dist.all_reduce(value)
-        value /= dist.get_world_size()
-        assert_close(value, loss.detach(), rtol=1e-5, atol=0, msg=lambda m, c=contender: f"{c.name}, loss: {m}")
-        assert _held_somewhere(contender) == {name for name, _ in model.named_parameters()}, contender.name
-        for name, own in contender.parameters.items():
-            parameter, gradient = model.get_parameter(name), own.grad
-            assert parameter.grad is not None and gradient is not None, f"{contender.name}, {name}: no gradient"
-            _check(f"{contender.name}, {name}", dtensor.whole(gradient), contender.part(name, parameter.grad))
+        loss = _loss(contender)
+        assert_close(loss, right.loss, rtol=1e-5, atol=0, msg=lambda m, c=contender: f"{c.name}, loss: {m}")
+        assert _held_somewhere(contender) == set(right.gradients), contender.name
+        for name, gradient in _gradients(contender.parameters).items():
+            _check(f"{contender.name}, {name}", gradient, contender.part(name, right.gradients[name]))
+
+
+def _loss(contender: Contender) -> Tensor:
+    """The loss of one step, over all ranks."""
+    loss = dtensor.whole(contender.step())
+    dist.all_reduce(loss)
+    return loss.div_(dist.get_world_size())
+
+
+def _gradients(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    missing = [name for name, parameter in parameters.items() if parameter.grad is None]
+    assert not missing, f"no gradient of {', '.join(missing)}"
+    return {name: dtensor.whole(p.grad).clone() for name, p in parameters.items() if p.grad is not None}
 
 
 def _held_somewhere(contender: Contender) -> set[str]:
@@ -40,6 +66,6 @@ def _held_somewhere(contender: Contender) -> set[str]:
     return {name for held in names for name in held}
 
 
-def _check(what: str, gradient: torch.Tensor, right: torch.Tensor) -> None:
+def _check(what: str, gradient: Tensor, right: Tensor) -> None:
     largest = right.abs().max().item()
     assert_close(gradient, right, rtol=0, atol=RELATIVE * largest, msg=lambda m: f"{what}: {m}")

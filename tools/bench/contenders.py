@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -27,6 +28,20 @@ from tools.bench.gpt import GPT, Sizes
 SEED = 1
 
 
+class Tokens(Protocol):
+    """What a batch depends on."""
+
+    @property
+    def vocab(self) -> int:
+        """How many ids there are."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Of a sequence."""
+        ...
+
+
 @dataclass(frozen=True)
 class Batch:
     """Token ids and labels, [batch, length] each."""
@@ -35,7 +50,7 @@ class Batch:
     labels: Tensor
 
     @classmethod
-    def random(cls, sizes: Sizes, rows: int) -> "Batch":
+    def random(cls, sizes: Tokens, rows: int) -> "Batch":
         """The same on every rank."""
         generator = torch.Generator().manual_seed(SEED)
         ids, labels = torch.randint(sizes.vocab, (2, rows, sizes.length), generator=generator)
@@ -90,7 +105,7 @@ def by_dtensor(sizes: Sizes, batch: Batch) -> Contender:
     """What torch makes of the module on one device."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     model = dtensor.parallelize(reference(sizes), mesh)
-    return _plain("DTensor", model, lambda: model(batch.ids, batch.labels), _whole, loss_parallel)
+    return _plain("DTensor", model, lambda: model(batch.ids, batch.labels), whole, loss_parallel)
 
 
 def _plain(
@@ -103,7 +118,7 @@ def _plain(
     parameters = dict(model.named_parameters())
 
     def step() -> Tensor:
-        _drop(parameters)
+        drop(parameters)
         with context():
             value = loss()
             value.backward()
@@ -121,7 +136,7 @@ def generated_data_parallel(root: Path, sizes: Sizes, batch: Batch, mesh: Mesh) 
     data = mesh["dp"]
 
     def step() -> Tensor:
-        _drop(parameters)
+        drop(parameters)
         count = data.all_reduce(model.count(ids=mine.ids, labels=mine.labels))
         with sums.last_microbatch():
             loss = model(ids=mine.ids, labels=mine.labels, count=count)
@@ -129,7 +144,7 @@ def generated_data_parallel(root: Path, sizes: Sizes, batch: Batch, mesh: Mesh) 
         sums.finish()
         return loss.detach() * data.size  # as if it were a mean over this rank's rows
 
-    return Contender("graphpar", parameters, step, _whole)
+    return Contender("graphpar", parameters, step, whole)
 
 
 def by_ddp(sizes: Sizes, batch: Batch) -> Contender:
@@ -140,19 +155,21 @@ def by_ddp(sizes: Sizes, batch: Batch) -> Contender:
     mine = batch.mine()
 
     def step() -> Tensor:
-        _drop(parameters)
+        drop(parameters)
         loss = parallel(mine.ids, mine.labels)
         loss.backward()
         return loss.detach()
 
-    return Contender("DDP", parameters, step, _whole)
+    return Contender("DDP", parameters, step, whole)
 
 
-def _whole(name: str, full: Tensor) -> Tensor:
+def whole(name: str, full: Tensor) -> Tensor:
+    """The part of a rank that has all."""
     del name
     return full
 
 
-def _drop(parameters: Mapping[str, nn.Parameter]) -> None:
+def drop(parameters: Mapping[str, nn.Parameter]) -> None:
+    """Forget the gradients of the step before."""
     for parameter in parameters.values():
         parameter.grad = None

@@ -12,8 +12,8 @@ from graphpar.runtime import GradientSums, Mesh
 from graphpar.runtime.loss import count_labels
 from graphpar.runtime.pipeline import Pipeline, read_schedule
 from tools.bench.builds import build_folder, read_build
-from tools.bench.check import check
-from tools.bench.contenders import SEED, Batch, Contender
+from tools.bench.check import Right, check
+from tools.bench.contenders import SEED, Batch, Contender, reference
 from tools.bench.gpt import Sizes
 from tools.bench.measure import summary, times
 from tools.bench.staged import staged
@@ -35,7 +35,7 @@ def measure(root: Path, sizes: Sizes, settings: dict[str, Any], mesh: Mesh) -> d
     batch = Batch.random(sizes, settings["batch"])
     generated, cut = generated_stages(root, sizes, batch, mesh)
     programs = [generated, staged(sizes, batch, cut, settings["microbatches"])]
-    check(programs, sizes, batch)
+    check(programs, Right.of(reference(sizes), batch))
     samples = times({program.name: program.step for program in programs}, settings["rounds"])
     return {"layout": "pp", "width": sizes.width, **summary(samples, generated.name)}
 

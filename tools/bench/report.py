@@ -2,7 +2,8 @@
 
 import os
 import platform
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
+
+from graphpar.explain.tables import WIDE
 
 KINDS = {"tp": "tensor", "dp": "data", "pp": "pipeline"}
 
@@ -35,20 +38,44 @@ def _cpu() -> str:
 
 def show(document: Mapping[str, Any]) -> None:
     """Print a table: medians over rounds, and paired ratios with their 95 % intervals."""
-    where = document["machine"]
-    out = Table(
-        title="Forward and backward of a GPT: graphpar's program next to others",
-        caption="{layers} layers, batch {batch} x {length}, vocabulary {vocab}, {ranks} ranks, Gloo, "
-        "medians of {rounds} rounds\n".format(**document)
-        + "{cpu}, {cores} cores, torch {torch}, load before {load}".format(**where),
-        box=box.SIMPLE,
-    )
-    for title in ("parallel", "width", "graphpar", "next to", "", "ratio", "95 %"):
-        out.add_column(title, justify="left" if title in ("parallel", "next to", "95 %") else "right", no_wrap=True)
+    title = "Forward and backward of a GPT: graphpar's program next to others"
+    sizes = "{layers} layers, batch {batch} x {length}, vocabulary {vocab}, {ranks} ranks".format(**document)
+    rows: list[Sequence[str]] = []
     for result in document["results"]:
         for ratio in result["ratios"]:
-            own, other = (result["milliseconds"][ratio[which]] for which in ("of", "to"))
-            interval = f"{ratio['low']:.3f} to {ratio['high']:.3f}"
-            texts = (f"{own:.1f} ms", ratio["to"], f"{other:.1f} ms", f"{ratio['median']:.3f}", interval)
-            out.add_row(KINDS[result["layout"]], str(result["width"]), *texts)
-    Console().print(out)
+            own, other = (f"{result['milliseconds'][ratio[which]]:.1f} ms" for which in ("of", "to"))
+            rows.append((KINDS[result["layout"]], str(result["width"]), own, ratio["to"], other, *_texts(ratio)))
+    _print(title, ("parallel", ">width", ">graphpar", "next to", ">", ">ratio", "95 %"), rows, sizes, document)
+
+
+def show_experts(document: Mapping[str, Any]) -> None:
+    """Print a table: medians of tokens per second, and paired ratios of them."""
+    title = "Training a mixture of experts: tokens per second of graphpar's expert parallelism next to others"
+    sizes = "{topk} of {experts} experts, batch {batch} x {length}, {ranks} ranks".format(**document)
+    rows: list[Sequence[str]] = []
+    for result in document["results"]:
+        for ratio in result["ratios"]:
+            own, other = (f"{result['tokens_per_second'][ratio[which]]:,}" for which in ("of", "to"))
+            rows.append((str(result["width"]), own, ratio["to"], other, *_texts(ratio)))
+    _print(title, (">width", ">graphpar", "next to", ">", ">ratio", "95 %"), rows, sizes, document)
+    for result in document["results"]:
+        moved = ", ".join(f"{count:,} {how}" for how, count in result["moved"].items())
+        print(f"width {result['width']}: elements that dispatch and combine moved, choices {moved}")
+
+
+def _texts(ratio: Mapping[str, Any]) -> tuple[str, str]:
+    return f"{ratio['median']:.3f}", f"{ratio['low']:.3f} to {ratio['high']:.3f}"
+
+
+def _print(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], sizes: str, document: Mapping[str, Any]
+) -> None:
+    """A table, as wide as it is; columns whose names begin with > are set to the right."""
+    caption = "{}, Gloo, medians of {rounds} rounds\n".format(sizes, **document)
+    caption += "{cpu}, {cores} cores, torch {torch}, load before {load}".format(**document["machine"])
+    out = Table(title=title, caption=caption, box=box.SIMPLE)
+    for name in columns:
+        out.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", no_wrap=True)
+    for row in rows:
+        out.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else WIDE).print(out)

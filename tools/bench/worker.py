@@ -9,7 +9,7 @@ import torch
 
 from graphpar.runtime import Mesh
 from tools.bench import contenders
-from tools.bench.check import check
+from tools.bench.check import Right, check
 from tools.bench.contenders import Batch
 from tools.bench.gpt import Sizes
 from tools.bench.measure import summary, times
@@ -38,7 +38,7 @@ def measure(root: Path, sizes: Sizes, settings: dict[str, Any], tensor: Mesh, da
         contenders.by_dtensor(sizes, batch),
     ]
     copied = [contenders.generated_data_parallel(root, sizes, batch, data), contenders.by_ddp(sizes, batch)]
-    check([*split, *copied], sizes, batch)
+    check([*split, *copied], Right.of(contenders.reference(sizes), batch))
     results: list[dict[str, Any]] = []
     for layout, programs in (("tp", split), ("dp", copied)):
         samples = times({program.name: program.step for program in programs}, settings["rounds"])
