@@ -73,6 +73,8 @@ class _Finder:
         if chosen is None:
             return
         section = self.sections.get(chosen) or _section(chosen, weight.shape[0], node)
+        while x.op == "upcast":  # to the dtype of the matrices, in which `expert_linear` computes
+            x = x.operands[0]
         rows = _entering(x, section, node.origin)
         if rows is not None:
             self.sections[chosen] = section

@@ -23,10 +23,11 @@ ALIGNED = 8  # bfloat16 numbers in the 16 bytes to which the grouped kernel want
 def expert_linear(rows: Tensor, w: Tensor, routing: Routing, *, transposed: bool = False) -> Tensor:
     """rows [rows, in] by expert, w [experts, out, in], or [experts, in, out] if transposed -> [rows, out].
 
-    Under autocast both are cast, as those of `F.linear`.
+    In the dtype of w. Under autocast both are cast, as those of `F.linear`.
     """
     _check(rows, w, routing)
-    rows, w = _autocast(rows), _autocast(w)
+    w = _autocast(w)
+    rows = rows.to(w.dtype)
     grouped = rows.shape[0] > 0 and _has_grouped(rows, w)
     product = _Grouped.apply if grouped else _Looped.apply
     return product(rows, w.transpose(1, 2) if transposed else w, routing)

@@ -73,6 +73,13 @@ def test_narrow_numbers_stay_narrow(dtype):
     torch.testing.assert_close(y.double(), wide, rtol=2e-2, atol=5e-2)
 
 
+def test_the_product_has_the_dtype_of_the_matrices():
+    rows, w = some(9, 8, dtype=torch.float32), some(4, 16, 8, dtype=torch.bfloat16)
+    y = expert_linear(rows, w, routing_of(SIZES[0]))
+    y.sum().backward()
+    assert (y.dtype, rows.grad.dtype, w.grad.dtype) == (torch.bfloat16, torch.float32, torch.bfloat16)
+
+
 def test_autocast_narrows_the_product_and_not_the_parameters():
     routing = routing_of(SIZES[0])
     rows, w, b = (some(*shape, dtype=torch.float32) for shape in ((9, 8), (4, 16, 8), (4, 16)))

@@ -45,7 +45,7 @@ BALANCE = (
         "means over the tokens of a rank",
         "balance",
         "mixtral ep2, mixtral ep=dp",
-        (r"(router_prob_sum / \(2\*)\(2\*", r"\1("),
+        (r"(router_prob_sum / \()4\*", r"\g<1>2*"),
     ),
     *texts(
         "the mean of the losses of ranks",

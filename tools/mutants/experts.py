@@ -6,7 +6,7 @@ from typing import Any
 from tools.mutants.mutant import Json, Mutant, Text
 
 TENSOR, SEQUENCE = "sorted ep2xtp2, gpt_oss ep2xtp2", "sorted ep2xtp2+sp, mixtral ep2xtp2+sp"
-ROUTERS = r"(weight|gate|router_scores)"
+ROUTERS = r"(weight|gate|router_top_value|router_scores)"
 BY_RANK = "the experts get all tokens rank by rank, and each rank gets back its own: no expert knows what token it has"
 LAYER = 'self.ep.mesh.__dict__.setdefault("kept", {})'  # of the first layer, in all layers
 
@@ -291,7 +291,7 @@ ROUTER = (
         "the weights' gradients of one rank",
         "router",
         SEQUENCE,
-        (rf"(= )all_gather\({ROUTERS}, self.tp", r"\1all_gather_same(\2, self.tp"),
+        (rf"(= )all_gather\((\s*){ROUTERS}, self.tp", r"\1all_gather_same(\2\3, self.tp"),
     ),
     *texts(
         "weights normalised over tokens",
