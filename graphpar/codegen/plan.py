@@ -8,6 +8,7 @@ from typing import Any
 
 from graphpar.codegen.local import Cuts
 from graphpar.codegen.loss import COUNT, Labels, ignored, kind_of_labels, plain_mean
+from graphpar.codegen.plan_experts import experts
 from graphpar.codegen.program import Program
 from graphpar.codegen.routed import moves_rows
 from graphpar.codegen.tree import Again, Body, Call, LoopCall, Statement
@@ -51,6 +52,7 @@ def plan(
         "parameters": _tensors(graph, program, "parameter"),
         "buffers": _tensors(graph, program, "buffer"),
         "unread": _unread(graph),
+        "experts": experts(graph, program),
         "collectives": collectives(root, program),
         "pipeline": None,
     }

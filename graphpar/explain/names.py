@@ -128,7 +128,8 @@ def _is_unnamed(factor: Factor) -> bool:
 
 
 def _dimensions(named: Named, spec: Spec | None) -> Iterable[Dimension]:
-    cut = axes_by_name(spec.layout) if spec else {}
+    moe = (spec.moe.rule,) if spec and spec.moe else ()
+    cut = axes_by_name((*spec.layout, *moe)) if spec else {}
     for name, size in named.sizes().items():
         yield Dimension(name, size, " ".join(cut.get(name, ())), _why(name, named))
 

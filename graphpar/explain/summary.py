@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphpar.explain.claims import Yield, yields
+from graphpar.explain.experts import describe_experts
 from graphpar.explain.memory import Memory, Sharded, memory, sharded, spell
 from graphpar.explain.tables import Table, print_tables
 from graphpar.explain.traffic import Tokens, Traffic, tokens, traffic
@@ -36,6 +37,7 @@ class Summary:
     folder: Path
     launch: str
     pipeline: tuple[str, ...] = ()
+    experts: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -51,6 +53,7 @@ class Summary:
             "mesh": dict(self.mesh),
             "layout": list(self.layout),
             "pipeline": list(self.pipeline),
+            "experts": list(self.experts),
             "sharded": asdict(self.sharded),
             "memory_per_rank": {**asdict(self.memory), "total": self.memory.total},
             "tokens": asdict(self.tokens),
@@ -68,7 +71,8 @@ class Summary:
             *([f"  layout   {'   '.join(self.layout)}"] if self.layout else []),
             f"  sharded  {self.sharded}",
         ]
-        lines += [f"  {'pipeline' if i == 0 else '':8} {text}" for i, text in enumerate(self.pipeline)]
+        for word, texts in (("pipeline", self.pipeline), ("experts", self.experts)):
+            lines += [f"  {word if i == 0 else '':8} {text}" for i, text in enumerate(texts)]
         closing = [*(f"note: {text}" for text in (*map(str, self.yields), *self.said))]
         closing += [""] if closing else []
         closing += [f"wrote {self.folder}", f"  {self.launch}"]
@@ -122,6 +126,7 @@ def summarize(
         folder=folder,
         launch=f"{torchrun(ranks)} {folder / 'train.py'} --data {'ROWS' if plan['labels'] == 'row' else 'TEXT'}",
         pipeline=tuple(describe(cutting)) if cutting else (),
+        experts=tuple(describe_experts(plan, size)),
     )
 
 

@@ -73,6 +73,18 @@ def feed_forward(u: Unified, labels: Labels) -> None:
             labels.give(atom, "d_ff", because(node))
 
 
+def capacity(u: Unified, labels: Labels) -> None:
+    """How many tokens an expert takes: what a product with stacked matrices has beside experts and what it sums."""
+    expert = {a for a, name in labels.names.items() if name == "experts"}
+    for node, gone, _ in _products(u):
+        data = [x for x in node.operands if not _is_weight(x)]
+        for x in data:
+            atoms = [a for axis in u.axes(x) for a in axis]
+            free = [a for a in atoms if a not in {*gone, *labels.names, *labels.parts, *u.atoms.constant}]
+            if expert.intersection(atoms) and len(free) == 1:
+                labels.give(free[0], "capacity", because(node))
+
+
 def _products(u: Unified) -> Iterator[tuple[Node, tuple[int, ...], tuple[int, ...]]]:
     """Products with weights: what each sums over, and what the weights put in its place."""
     for node in u.graph.nodes:

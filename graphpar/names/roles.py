@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from graphpar.ir.graph import Node, reachable
-from graphpar.names.experts import experts, feed_forward, rows_by_expert
+from graphpar.names.experts import capacity, experts, feed_forward, rows_by_expert
 from graphpar.names.infer import Unified
 from graphpar.names.labels import Labels, because, nodes, single
 
@@ -158,6 +158,7 @@ ROLES: tuple[Callable[[Unified, Labels], None], ...] = (
     experts,
     rows_by_expert,
     feed_forward,
+    capacity,
 )
 
 

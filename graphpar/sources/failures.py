@@ -14,6 +14,7 @@ from graphpar.capture.capture import NoLoss, Signature, Specialised
 from graphpar.capture.translate import Unsupported
 from graphpar.errors import Diagnostic, GraphparError, Note, Span
 from graphpar.sources.frames import Frame, frames, innermost, ours, path_of
+from graphpar.sources.given import notes
 from graphpar.sources.probe import SIZES, failure_at
 from graphpar.sources.reads import Read, reading
 from graphpar.sources.unsupported import unsupported
@@ -186,6 +187,7 @@ def _raised_in_forward(error: Exception, model: nn.Module, signature: Signature)
         batch, seq = SIZES
         text = f"it works for batch {batch} and seq {seq}: perhaps not for every length, or torch.export cannot follow"
         return replace(found, notes=(*found.notes, Note(text)))
+    found = replace(found, why=notes(again))
     return replace(found, fix=found.fix or _one_label_per_row(model, signature))
 
 

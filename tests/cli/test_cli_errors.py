@@ -18,7 +18,7 @@ COMMAND_LINE, MODEL = 2, 3
 CAPTURE = """always_dropped autocast_region branch_on_values buffer_updated constructor_raises gradient_hook
 loop_over_experts missing_import no_labels no_loss item_as_value item_printed one_length own_backward
 one_label parameter_hook raises_on_import rows_by_mask rows_shortened two_inputs unused_parameters value_in_constructor
-value_in_forward writes_into_view wrong_call wrong_shape""".split()
+value_in_forward writes_into_view wrong_call wrong_shape more_than_experts""".split()
 
 # What is wrong on the command line: arguments of `graphpar names`.
 COMMANDS = {
