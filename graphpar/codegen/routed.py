@@ -12,6 +12,13 @@ from graphpar.ir.states import Shard, State
 _ROWS = {"all_to_all": "to_experts", "slice_partial": "own_rows", "pad_partial": "all_rows"}
 _ROUTING = {"all_to_all": "exchange_counts", "slice_": "own_counts"}
 
+FUNCTIONS = {  # that do what an op is called, where it moves rows or their routing
+    "all_to_all": ("to_experts", "to_tokens", "exchange_counts"),
+    "slice_partial": ("own_rows",),
+    "pad_partial": ("all_rows",),
+    "slice_": ("own_counts",),
+}
+
 
 def moves_rows(node: Node) -> bool:
     """Whether a transition changes which rows a rank has, and not only what is in them."""

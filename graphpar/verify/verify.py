@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -70,7 +71,11 @@ def verify(build: Path, origin: Origin, spec: Spec, options: Options = DEFAULTS)
     program = read_program(build)
     _require_memory(program, options.memory)
     described = program.document["source"]
-    with one_device(origin, spec, described) as single, one_device(origin, dropless(spec), described) as captured:
+    whole = dropless(spec)
+    with (
+        one_device(origin, spec, described) as single,
+        nullcontext(single) if whole == spec else one_device(origin, whole, described) as captured,
+    ):
         report = _Verification(program, single, captured, origin, spec, options).run()
     report.seconds = time.monotonic() - start
     return report

@@ -103,7 +103,8 @@ class _Writer:
 
     def facts(self, exchange: Exchange) -> Iterator[str]:
         if exchange.forward and exchange.forward_elements:
-            yield f"{amount(exchange.forward_elements, exchange.width, self.heading.size)} from each rank"
+            again = ", and again in the backward pass" if exchange.twice else ""
+            yield f"{amount(exchange.forward_elements, exchange.width, self.heading.size)} from each rank{again}"
         if exchange.backward and exchange.backward_elements:
             sent = amount(exchange.backward_elements, exchange.width, self.heading.size)
             yield f"backward: {exchange.backward}, {sent}" if exchange.forward else f"{sent} from each rank"

@@ -95,7 +95,8 @@ class _Writer:
             lines.append(f"<code>{escape(exchange.row.code)}</code>")
             lines += [f"<code>  {escape(w.name)}  {escape(w.axes)}</code>" for w in exchange.row.weights]
         if exchange.forward and exchange.forward_elements:
-            lines.append(f"{amount(exchange.forward_elements, exchange.width, self.size)} from each rank")
+            again = ", and again in the backward pass" if exchange.twice else ""
+            lines.append(f"{amount(exchange.forward_elements, exchange.width, self.size)} from each rank{again}")
         if exchange.backward and exchange.backward_elements:
             word = f"backward: {exchange.backward}, " if exchange.forward else ""
             lines.append(f"{word}{amount(exchange.backward_elements, exchange.width, self.size)} from each rank")

@@ -51,6 +51,7 @@ class Exchange:
     backward: str | None
     backward_elements: str | None
     width: int  # bytes per element
+    twice: bool  # whether it runs once more in the backward pass, before its backward
     reason: str
     rule: str  # "heads: tp, line 7 of the spec"
     inside: str  # the function that does it, if the statement does more than to hand its operand through

@@ -260,7 +260,7 @@ def _functions(node: ast.AST) -> Iterator[str]:
 
 def _comment(text: str) -> tuple[str, str, str]:
     """Named axes, what is pending, and the rest of a comment."""
-    axes, *rest = re.split(r"\s{3,}", text)
+    axes, *rest = re.split(r"\s{2,}", text)
     pending = rest.pop(0) if rest and rest[0].startswith("partial(") else ""
     return axes, pending, "  ".join(rest)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from graphpar.codegen.members import as_slice
+from graphpar.codegen.routed import FUNCTIONS
+from graphpar.errors import Diagnostic, GraphparError
 from graphpar.explain.memory import width
 from graphpar.viz.picture import Compute, Edge, Exchange, Item, Module, Picture, Row, Value, Weight
 from graphpar.viz.program import Class, Loop, Statement, read_program
@@ -17,7 +19,10 @@ Makers: TypeAlias = "tuple[str, ...]"  # the nodes that a value comes from
 
 
 def draw(text: str, plan: Mapping[str, Any]) -> Picture:
-    """The picture of a build, from the text of its model.py and its plan. Raises KeyError if the two do not fit."""
+    """The picture of a build, from the text of its model.py and its plan.
+
+    Raises GraphparError if a collective of the plan is not in the text, or not in its place.
+    """
     return _Walk(read_program(text), plan).picture()
 
 
@@ -42,6 +47,9 @@ class _Frame:
             self.rows, self.open = [], ""
 
 
+_NOTHING: Mapping[str, Any] = {"kinds": (), "bodies": (), "twice": False}  # what a loop without collectives has
+
+
 class _Walk:
     def __init__(self, classes: Mapping[str, Class], plan: Mapping[str, Any]) -> None:
         self.classes = classes
@@ -59,8 +67,8 @@ class _Walk:
         if self.plan.get("pipeline"):
             makers = self.stages(frame)
         else:
-            frame.plan += self.plan["collectives"]
-            makers = self.body(frame)
+            frame.plan += _opened(self.plan["collectives"])
+            makers = self.whole(frame)
         last = next(s for s in reversed(self.last.body) if isinstance(s, Statement))
         result = Value(self.new("result"), "loss", last.axes, last.pending)
         self.flow((m for group in makers for m in group), result.id)
@@ -82,8 +90,8 @@ class _Walk:
             cls = self.classes[stage["class"]]
             received = {name: makers for (name, _), makers in zip(cls.arguments, made, strict=False)}
             self.layers = range(*stage["layers"])
-            inner = _Frame(cls, "", "", {**frame.values, **received}, list(stage["collectives"]))
-            made = self.body(inner)
+            inner = _Frame(cls, "", "", {**frame.values, **received}, _opened(stage["collectives"]))
+            made = self.whole(inner)
             shown = f"stage {s}, {pipeline['axis']} {stage['rank']}"
             frame.items.append(Module(self.new("module"), shown, cls.name, "", tuple(inner.items)))
             if stage["sends"]:
@@ -110,6 +118,7 @@ class _Walk:
                 backward="send" if value["grad"] else None,
                 backward_elements=elements if value["grad"] else None,
                 width=width(value["dtype"]),
+                twice=False,
                 reason=f"stage {s + 1} is on {axis} {there}",
                 rule="",
                 inside="",
@@ -127,6 +136,13 @@ class _Walk:
                 self.edges[Edge(maker, to)] = None
 
     # ------------------------------------------------------------ a body
+
+    def whole(self, frame: _Frame) -> list[Makers]:
+        """Draw a body that no other shares its part of the plan with: all of it must be there."""
+        results = self.body(frame)
+        if frame.plan:
+            raise GraphparError(_not_there(frame.plan, frame.owner.name))
+        return results
 
     def body(self, frame: _Frame) -> list[Makers]:
         """Draw a body into its frame. The nodes behind each of its results."""
@@ -182,6 +198,7 @@ class _Walk:
                 backward=entry["backward"],
                 backward_elements=entry["backward_elements"],
                 width=width(entry["dtype"]),
+                twice=entry["twice"],
                 reason=entry["reason"],
                 rule=f"{rule['text']}, line {rule['line']} of the spec" if rule else "",
                 inside=function if statement.child != function or function.startswith(("vocab_", "split_")) else "",
@@ -252,11 +269,11 @@ class _Walk:
         frame.close()
         members, first, whole = self.members(frame, loop.over)
         entry = (
-            frame.plan.pop(0) if frame.plan and frame.plan[0].get("loop") is not None else {"kinds": [], "bodies": []}
+            frame.plan.pop(0) if frame.plan and "loop" in frame.plan[0] else {"kinds": [], "bodies": [], "twice": False}
         )
         for cls in dict.fromkeys(members):
             at = [i for i, name in enumerate(members) if name == cls]
-            plan = list(entry["bodies"][entry["kinds"][at[0]]]) if entry["kinds"] else []
+            plan = _opened(entry["bodies"][entry["kinds"][at[0]]], twice=entry["twice"]) if entry["kinds"] else []
             for statement in loop.body:
                 indices = [first + i for i in at]
                 star = whole and len(at) == len(members)
@@ -264,6 +281,8 @@ class _Walk:
                 inner = self.enter(frame, statement, f"{loop.over}.{indices[0]}", shown, self.classes[cls], plan)
                 made = self.module(frame, inner, f"× {len(at)}" if len(at) > 1 else "")
                 frame.values.update(zip(statement.targets, made, strict=False))
+            if plan:
+                raise GraphparError(_not_there(plan, cls))
         return []
 
     def members(self, frame: _Frame, over: str) -> tuple[Sequence[str], int, bool]:
@@ -276,9 +295,24 @@ class _Walk:
         return every, self.layers.start, False
 
 
+def _opened(entries: Sequence[Mapping[str, Any]], *, twice: bool = False) -> list[Mapping[str, Any]]:
+    """A list of its own of what runs forward; `twice` is what is run again in the backward pass."""
+    found: list[Mapping[str, Any]] = []
+    for entry in entries:
+        found += _opened(entry["again"], twice=True) if "again" in entry else [{"twice": twice, **entry}]
+    return found
+
+
+def _not_there(plan: Sequence[Mapping[str, Any]], owner: str) -> Diagnostic:
+    entry = plan[0]
+    what = f"the loop over {entry['loop']}" if "loop" in entry else f"{entry['op']} over {entry['axis']}"
+    message = f"{what} of plan.json has no line in {owner}, or not in its place, so that it cannot be drawn"
+    return Diagnostic("not-the-plan", None, message, fix="graphpar check BUILD says what is wrong with it")
+
+
 def _does(function: str, op: str) -> bool:
-    """Whether a function of the runtime is what the plan calls `op`: `slice_`, `all_gather`, `vocab_cross_entropy`."""
-    return function in (op, f"{op}_", f"split_{op}", f"vocab_{op}")
+    """Whether a function of the runtime is what the plan calls `op`: `slice_`, `to_experts`, `vocab_cross_entropy`."""
+    return function in (op, f"{op}_", f"split_{op}", f"vocab_{op}", *FUNCTIONS.get(op, ()))
 
 
 def _arguments(call: str) -> list[str]:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 import zoo
-from compiled_zoo import compiled
+from compiled_zoo import compiled, parsed
 
+from graphpar.compiler import compile_captured
 from graphpar.errors import GraphparError
+from graphpar.sources.door import open_model
+from graphpar.verify.origin import Origin
 from graphpar.viz import render
 from graphpar.viz.colours import colours
 from graphpar.viz.command import visualize
@@ -19,6 +22,8 @@ from graphpar.viz.page import page
 from graphpar.viz.picture import Compute, Exchange, Module
 from graphpar.viz.walk import draw
 
+MODELS = Path(__file__).parents[1] / "models"
+TENSOR = [{"heads": "tp"}, {"d_ff": "tp"}, {"vocab": "tp"}, {"seq": "tp"}]
 BUILDS = ("gpt2:dp2xtp2+sp", "gpt2:tp2xd2", "gemma2:dp2xtp2+sp")
 
 
@@ -40,12 +45,23 @@ def picture(build, plan):
     return draw((build / "model.py").read_text(), plan)
 
 
+def of_file(model, document):
+    """The picture of a file among the models, and its plan."""
+    source = open_model(f"{MODELS / model}")
+    captured = Origin(source.construct, source.signature).captured
+    spec = parsed({"version": 1, **document})
+    build = compile_captured(captured, spec, {"model": model, "spec_file": "spec.yaml"})
+    return draw(build.files["model.py"], build.plan), build.plan
+
+
 def folded(entries):
     """The collectives of a plan with each kind of a loop's members once."""
     for entry in entries:
         if "loop" in entry:
             for kind in dict.fromkeys(entry["kinds"]):
                 yield from folded(entry["bodies"][kind])
+        elif "again" in entry:
+            yield from folded(entry["again"])
         else:
             yield entry
 
@@ -69,6 +85,38 @@ def test_every_collective_of_the_plan_is_drawn_once_and_in_order(picture, plan):
     drawn = [(e.forward, e.backward, e.axis, e.reason) for _, e in picture.exchanges()]
     assert drawn == [(e["forward"], e["backward"], e["axis"], e["reason"]) for e in folded(plan["collectives"])]
     assert drawn
+
+
+@pytest.mark.parametrize(
+    ("layout", "dispatch", "function"),
+    [
+        ([{"batch": "ep"}], "alltoall", "to_experts"),
+        ([{"batch": "ep"}], "allgather", "own_rows"),
+        ([], "alltoall", "own_rows"),  # each rank has all tokens
+    ],
+)
+def test_rows_that_change_hands_are_drawn(layout, dispatch, function):
+    spec = {"mesh": {"ep": 2}, "layout": layout, "moe": {"experts": "ep", "dispatch": dispatch}}
+    drawn, plan = of_file("moe_plain.py:tiny", spec)
+    assert [e.reason for _, e in drawn.exchanges()] == [e["reason"] for e in folded(plan["collectives"])]
+    assert any(function in e.row.code for _, e in drawn.exchanges())
+    assert not any("row" in row.axes for row in drawn.root.rows())
+
+
+def test_what_runs_again_says_so():
+    spec = {"mesh": {"tp": 2}, "layout": TENSOR, "regions": [{"at": "layers.*", "recompute": True}]}
+    drawn, plan = of_file("llama_style.py:tiny", spec)
+    twice = {e.row.line for _, e in drawn.exchanges() if e.twice}
+    once = {e.row.line for _, e in drawn.exchanges() if not e.twice}
+    assert twice and once
+    text = dot(drawn, heading(plan, {}))
+    assert text.count("and again in the backward pass") == len(twice)
+
+
+def test_a_plan_that_is_not_that_of_the_text_is_refused(build, plan):
+    more = {**plan, "collectives": [*plan["collectives"], plan["collectives"][-1]]}
+    with pytest.raises(GraphparError, match="no line in"):
+        draw((build / "model.py").read_text(), more)
 
 
 def test_every_parameter_stands_where_it_is_read_with_its_axes(picture, plan):
