@@ -268,9 +268,7 @@ class _Walk:
         """A folded loop: each kind of member once, one after another."""
         frame.close()
         members, first, whole = self.members(frame, loop.over)
-        entry = (
-            frame.plan.pop(0) if frame.plan and "loop" in frame.plan[0] else {"kinds": [], "bodies": [], "twice": False}
-        )
+        entry = frame.plan.pop(0) if frame.plan and "loop" in frame.plan[0] else _NOTHING
         for cls in dict.fromkeys(members):
             at = [i for i, name in enumerate(members) if name == cls]
             plan = _opened(entry["bodies"][entry["kinds"][at[0]]], twice=entry["twice"]) if entry["kinds"] else []

@@ -91,8 +91,8 @@ def test_every_collective_of_the_plan_is_drawn_once_and_in_order(picture, plan):
     ("layout", "dispatch", "function"),
     [
         ([{"batch": "ep"}], "alltoall", "to_experts"),
-        ([{"batch": "ep"}], "allgather", "own_rows"),
-        ([], "alltoall", "own_rows"),  # each rank has all tokens
+        ([{"batch": "ep"}], "allgather", "all_gather"),
+        ([], "alltoall", "all_reduce(out"),  # each rank has all tokens
     ],
 )
 def test_rows_that_change_hands_are_drawn(layout, dispatch, function):
