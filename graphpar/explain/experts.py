@@ -16,15 +16,16 @@ def describe_experts(plan: Mapping[str, Any], size: Tokens) -> list[str]:
     """A line for each kind of mixture: experts, their places, and the rows that a rank has for a layer in one step."""
     layers: dict[str, int] = {}
     for entry in plan["experts"]:
-        text = f"{_where(entry)}; in each, a rank routes {_rows(entry, plan, size)}"
+        text = f"{where(entry)}; in each, a rank routes {_rows(entry, plan, size)}"
         layers[text] = layers.get(text, 0) + entry["layers"]
     return [f"{number_of(count, 'layer')} of {text}" for text, count in layers.items()]
 
 
-def _where(entry: Mapping[str, Any]) -> str:
+def where(entry: Mapping[str, Any]) -> str:
+    """How many experts a mixture has, and on which ranks they are."""
     limit = f" of capacity factor {entry['capacity_factor']:g}" if entry["capacity_factor"] else ""
     whose = f"{entry['per_rank']} on each rank of {' '.join(entry['axes'])}" if entry["axes"] else "all on every rank"
-    return f"{entry['experts']}{limit}, {whose}"
+    return f"{entry['experts']} experts{limit}, {whose}"
 
 
 def _rows(entry: Mapping[str, Any], plan: Mapping[str, Any], size: Tokens) -> str:

@@ -13,12 +13,28 @@ GREY = "#6b7280"
 FAINT = "#9aa3af"
 RULE = "#d5dae1"
 PAPER = "#ffffff"
+REGION = "#ece8f7"  # behind experts
 LEVELS = ("#f6f7f9", "#eceff3", "#e3e7ed", "#dadfe7")  # behind modules, by depth
 
 
 def colours(mesh: Mapping[str, int]) -> dict[str, str]:
     """The colour of each mesh axis."""
     return {axis: AXES[i % len(AXES)] for i, axis in enumerate(mesh)}
+
+
+# What a collective does, as its nodes are filled. Distinct in lightness, too, and dark enough for white text.
+KINDS: Mapping[str, str] = {
+    "all_gather": "#0e7490",
+    "reduce_scatter": "#b45309",
+    "all_reduce": "#9f1239",
+    "all_to_all": "#5b21b6",
+    "send": "#374151",
+}
+
+
+def kind_of(collective: str | None) -> str:
+    """The colour of a kind of collective."""
+    return next((colour for kind, colour in KINDS.items() if collective and collective.startswith(kind)), INK)
 
 
 def pieces(axes: str, mesh: Mapping[str, int]) -> list[tuple[str, str | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -12,8 +12,11 @@ import click
 from graphpar.check.folder import read_build
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.viz.dot import dot
-from graphpar.viz.heading import heading
+from graphpar.viz.heading import Heading, heading
+from graphpar.viz.overview import overview
 from graphpar.viz.page import page
+from graphpar.viz.part import part
+from graphpar.viz.picture import Picture
 from graphpar.viz.render import FORMATS, NoDotError, render
 from graphpar.viz.schedule import schedule
 from graphpar.viz.walk import draw
@@ -26,11 +29,28 @@ NO_DOT = (
 
 
 @dataclass(frozen=True)
+class View:
+    """What of a program is drawn: modules, layers that are alike folded, or every statement; or one module of it."""
+
+    level: str = "module"
+    at: str | None = None
+
+    def text(self, picture: Picture, facts: Heading) -> str:
+        """The DOT text. Raises GraphparError if there is no such module."""
+        if self.at is not None:
+            picture, facts = part(picture, self.at), replace(facts, gradients=())
+        return (dot if self.level == "op" else overview)(picture, facts)
+
+
+@dataclass(frozen=True)
 class Pictures:
     """What was written, and whether `dot` was missing for what was asked."""
 
     files: tuple[Path, ...]
     without_dot: bool = False
+
+
+WHOLE = View()
 
 
 @click.command("visualize")
@@ -45,13 +65,32 @@ class Pictures:
     help="ends in .svg, .png, .pdf, .dot or .html; may be repeated"
     "  [default: graph.svg and graph.html in BUILD, and schedule.svg if it has stages]",
 )
+@click.option(
+    "--format", "formats", multiple=True, type=click.Choice(SUFFIXES), help="the same as -o BUILD/graph.FORMAT"
+)
+@click.option(
+    "--level",
+    type=click.Choice(("module", "op")),
+    help="modules, layers that are alike folded, or every statement  [default: module; op with --at]",
+)
+@click.option("--at", metavar="MODULE", help="only this module, as `layers.0.attention`")
 @click.option("--batch", type=click.IntRange(1), help="sequences per step, for the number of bytes")
 @click.option("--seq", type=click.IntRange(1), help="tokens per sequence, for the number of bytes")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout")
-def command(build: Path, outputs: tuple[Path, ...], batch: int | None, seq: int | None, as_json: bool) -> None:
-    """Draw the program in BUILD: modules, statements, and every collective with its mesh axis, bytes and reason."""
+def command(
+    build: Path,
+    outputs: tuple[Path, ...],
+    formats: tuple[str, ...],
+    level: str | None,
+    at: str | None,
+    batch: int | None,
+    seq: int | None,
+    as_json: bool,
+) -> None:
+    """Draw the program in BUILD: modules, parameters, and every collective with its mesh axis, bytes and reason."""
     given = {name: value for name, value in (("batch", batch), ("seq", seq)) if value is not None}
-    written = visualize(build, outputs, given)
+    files = (*outputs, *(build / f"graph.{suffix}" for suffix in formats))
+    written = visualize(build, files, given, View(level or ("module" if at is None else "op"), at))
     if as_json:
         click.echo(json.dumps({"files": [str(f) for f in written.files], "dot": not written.without_dot}, indent=1))
         return
@@ -61,18 +100,20 @@ def command(build: Path, outputs: tuple[Path, ...], batch: int | None, seq: int 
         click.echo(f"wrote {file}")
 
 
-def visualize(build: Path, outputs: Sequence[Path] = (), given: dict[str, int] | None = None) -> Pictures:
+def visualize(
+    build: Path, outputs: Sequence[Path] = (), given: dict[str, int] | None = None, view: View = WHOLE
+) -> Pictures:
     """Draw a build into files by their suffix; without `dot`, DOT and HTML take the place of pictures.
 
     If no file is named, they are graph.svg and graph.html in the build, and schedule.svg where it has a pipeline.
 
-    Raises GraphparError if the folder is no build or a suffix means nothing.
+    Raises GraphparError if the folder is no build, a suffix means nothing, or there is no such module.
     """
     for output in outputs:
         _require_known(output)
     program, plan = read_build(build)
     picture, facts = draw(program, plan), heading(plan, given or {})
-    text = dot(picture, facts)
+    text = view.text(picture, facts)
     files: dict[Path, None] = {}
     missing = False
     for output in outputs or (build / "graph.svg", build / "graph.html"):

@@ -99,10 +99,11 @@ Item: TypeAlias = "Compute | Exchange | Module"
 
 @dataclass(frozen=True)
 class Edge:
-    """A value that flows from one node to another."""
+    """A value that flows from one node to another, with its named axes and what is pending."""
 
     tail: str
     head: str
+    axes: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from graphpar.codegen.members import as_slice
 from graphpar.codegen.routed import FUNCTIONS
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.explain.memory import width
-from graphpar.viz.picture import Compute, Edge, Exchange, Item, Module, Picture, Row, Value, Weight
-from graphpar.viz.program import Class, Loop, Statement, read_program
+from graphpar.viz.picture import Compute, Edge, Exchange, Item, Module, Picture, Row, Value, Weight, shape
+from graphpar.viz.program import Class, Loop, Statement, read_program, separate
 
 COUNT = "count"  # the argument that the loss is divided by
 
-Makers: TypeAlias = "tuple[str, ...]"  # the nodes that a value comes from
+Makers: TypeAlias = "tuple[tuple[str, str], ...]"  # the nodes that a value comes from, and its axes there
 
 
 def draw(text: str, plan: Mapping[str, Any]) -> Picture:
@@ -63,7 +63,7 @@ class _Walk:
     def picture(self) -> Picture:
         root = self.classes[self.plan["class"]]
         inputs = tuple(Value(self.new("input"), entry["name"], entry["axes"]) for entry in self.plan["inputs"])
-        frame = _Frame(root, "", "", {**{value.name: (value.id,) for value in inputs}, COUNT: ()}, [])
+        frame = _Frame(root, "", "", {**{v.name: ((v.id, v.axes),) for v in inputs}, COUNT: ()}, [])
         if self.plan.get("pipeline"):
             makers = self.stages(frame)
         else:
@@ -124,16 +124,16 @@ class _Walk:
                 inside="",
             )
         )
-        return (made,)
+        return ((made, value["axes"]),)
 
     def new(self, kind: str) -> str:
         self.numbers[kind] = self.numbers.get(kind, 0) + 1
         return f"{kind}{self.numbers[kind]}"
 
-    def flow(self, makers: Iterable[str], to: str) -> None:
-        for maker in makers:
+    def flow(self, makers: Iterable[tuple[str, str]], to: str) -> None:
+        for maker, axes in makers:
             if maker != to:
-                self.edges[Edge(maker, to)] = None
+                self.edges[Edge(maker, to, axes)] = None
 
     # ------------------------------------------------------------ a body
 
@@ -180,7 +180,7 @@ class _Walk:
         frame.open = frame.open or self.new("compute")
         self.flow(self.makers(frame, statement.reads), frame.open)
         frame.rows.append(self.row(frame, statement))
-        return [(frame.open,)] * max(len(statement.targets), len(statement.results))
+        return _made(frame.open, statement)
 
     def exchange(self, frame: _Frame, statement: Statement, entry: Mapping[str, Any]) -> list[Makers]:
         frame.close()
@@ -204,7 +204,7 @@ class _Walk:
                 inside=function if statement.child != function or function.startswith(("vocab_", "split_")) else "",
             )
         )
-        return [(made,)]
+        return _made(made, statement)
 
     def row(self, frame: _Frame, statement: Statement, title: str = "") -> Row:
         weights = tuple(w for path in statement.selves if (w := self.weight(frame, path)))
@@ -262,7 +262,7 @@ class _Walk:
                 row = self.row(inner, item)
                 weights = tuple(Weight(f"{child}.{w.name}", w.full_name, w.axes, w.here, w.whole) for w in row.weights)
                 frame.rows.append(Row(row.line, row.code, row.axes, row.pending, weights, 1))
-        return [(frame.open,)] * max(len(statement.targets), 1)
+        return _made(frame.open, statement)
 
     def loop(self, frame: _Frame, loop: Loop) -> list[Makers]:
         """A folded loop: each kind of member once, one after another."""
@@ -291,6 +291,13 @@ class _Walk:
             return members, 0, True
         every = members * len(self.layers) if len(members) == 1 else members
         return every, self.layers.start, False
+
+
+def _made(node: str, statement: Statement) -> list[Makers]:
+    """Each result of a statement, as made by a node."""
+    count = max(len(statement.targets), len(statement.results))
+    axes = separate(shape(statement.axes, statement.pending))
+    return [((node, text),) for text in (axes if len(axes) == count else [""] * count)]
 
 
 def _opened(entries: Sequence[Mapping[str, Any]], *, twice: bool = False) -> list[Mapping[str, Any]]:

@@ -47,20 +47,24 @@ def test_each_layer_says_which_rank_has_which_experts_and_what_comes_to_them():
     ("model", "spec", "line"),
     [
         # 8 x 16 tokens on 2 ranks, two rows of 48 float32 for each
-        ("moe_plain.py:tiny", EP, "8, 4 on each rank of ep; in each, a rank routes 128 rows of 64 tokens, 24 KiB"),
+        (
+            "moe_plain.py:tiny",
+            EP,
+            "8 experts, 4 on each rank of ep; in each, a rank routes 128 rows of 64 tokens, 24 KiB",
+        ),
         (
             "moe_plain.py:tiny",
             ROOM,
-            "8 of capacity factor 1.25, 4 on each rank of ep; "
+            "8 experts of capacity factor 1.25, 4 on each rank of ep; "
             "in each, a rank routes at most 128 rows of 64 tokens, 24 KiB",
         ),
         (
             "moe_plain.py:tiny",
             {"mesh": {"dp": 2}, "layout": [{"batch": "dp"}]},
-            "8, all on every rank; in each, a rank routes 128 rows of 64 tokens, 24 KiB",
+            "8 experts, all on every rank; in each, a rank routes 128 rows of 64 tokens, 24 KiB",
         ),
         # 4 experts with 8 places for each of 8 sequences, half of them here
-        ("moe_gshard.py:small", EP, "4, 2 on each rank of ep; in each, a rank routes 128 rows, 20 KiB"),
+        ("moe_gshard.py:small", EP, "4 experts, 2 on each rank of ep; in each, a rank routes 128 rows, 20 KiB"),
     ],
 )
 def test_a_line_for_the_terminal(model: str, spec: dict[str, Any], line: str):

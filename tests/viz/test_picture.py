@@ -14,7 +14,7 @@ from graphpar.errors import GraphparError
 from graphpar.sources.door import open_model
 from graphpar.verify.origin import Origin
 from graphpar.viz import render
-from graphpar.viz.colours import colours
+from graphpar.viz.colours import KINDS
 from graphpar.viz.command import visualize
 from graphpar.viz.dot import dot
 from graphpar.viz.heading import heading
@@ -161,11 +161,11 @@ def test_the_same_build_gives_the_same_bytes(build, plan, picture):
     assert page(picture, heading(plan, {})) == page(again, heading(plan, {}))
 
 
-def test_a_collective_has_the_colour_of_its_mesh_axis(picture, plan):
+def test_a_collective_has_the_colour_of_its_kind(picture, plan):
     text = dot(picture, heading(plan, {}))
     for _, exchange in picture.exchanges():
         line = next(line for line in text.splitlines() if line.strip().startswith(f"{exchange.id} ["))
-        assert f'color="{colours(plan["mesh"])[exchange.axis]}"' in line
+        assert f'color="{KINDS[exchange.forward or exchange.backward]}"' in line
         assert exchange.reason in line
 
 
@@ -197,7 +197,7 @@ def test_every_kind_of_item_is_on_the_page(picture, plan):
 def test_dot_draws_it(build, tmp_path):
     written = visualize(build, [tmp_path / "a.svg", tmp_path / "a.png"])
     assert [p.name for p in written.files] == ["a.svg", "a.png"] and not written.without_dot
-    assert "vocab_cross_entropy" in (tmp_path / "a.svg").read_text()
+    assert "all_gather" in (tmp_path / "a.svg").read_text()
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
