@@ -20,22 +20,18 @@ from graphpar.demo.results import worth_reading
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PICTURE = ROOT / "docs" / "graph.svg"
 KINDS = {"tp": "tensor parallel", "dp": "data parallel"}
 
 
 def main() -> None:
-    """Rewrite README.md and its picture."""
+    """Rewrite README.md."""
     parser = argparse.ArgumentParser(prog="python -m tools.readme", description="write the made parts of README.md")
     parser.add_argument("--figures", type=Path, metavar="JSON", help="what `python -m tools.bench --json` wrote")
-    parser.add_argument("--no-picture", action="store_true", help="leave docs/graph.svg as it is")
     arguments = parser.parse_args()
     text = README.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         build, spec = compile_demo(Path(folder) / "demo")
         text = replaced(text, "example", example((build / "model.py").read_text(encoding="utf-8"), spec))
-        if not arguments.no_picture:
-            graphpar("visualize", str(build), "-o", str(PICTURE))
     if arguments.figures:
         text = replaced(text, "figures", figures(json.loads(arguments.figures.read_text(encoding="utf-8"))))
     README.write_text(text, encoding="utf-8")

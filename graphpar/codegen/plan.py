@@ -37,7 +37,7 @@ def plan(
         "class": graph.modules[""].cls,
         "mesh": dict(program.mesh),
         "data_axes": [a for a in spec.data_axes if program.mesh[a] > 1] or list(spec.data_axes),
-        "layout": [str(rule) for rule in spec.layout],
+        "layout": [str(rule) for rule in (*spec.layout, *([spec.moe.rule] if spec.moe else []))],
         "dims": dict(named.sizes().items()),
         "inputs": [_input(n, program) for n in graph.inputs if n.attrs["name"] != COUNT],
         "count": labels is not None,
