@@ -14,7 +14,7 @@ from graphpar.viz.heading import Heading
 from graphpar.viz.picture import Compute, Exchange, Item, Module, Picture, Row, Value, Weight, shape, spelled
 from graphpar.viz.sizes import amount
 
-_NUMBER = re.compile(r"\.(\d+|\*)(?=\.|$)|\[[\d:, ]+\]")  # of a layer, or of several
+_NUMBER = re.compile(r"\.(\d+|\*)(?=\.|$)|\[[\d:., ]+\]")  # of a layer, or of several
 CODE = 76  # characters of a statement that are shown
 INDENT = 4  # of a module that is written into its caller
 SANS = "Helvetica,Arial,sans-serif"
@@ -210,7 +210,9 @@ def _within(path: str, outer: str) -> bool:
 
 
 def headline(kind: str, axes: Iterable[str], more: str, colour: str) -> str:
-    return f"<FONT POINT-SIZE='12' COLOR='{colour}'><B>{kind}</B> over <B>{' '.join(axes)}</B>{more}</FONT>"
+    """The first line of a collective. Its blanks do not break: browsers drop others between bold and plain text."""
+    words = f"<B>{kind}</B> over <B>{' '.join(axes)}</B>{more}".replace(" ", "&#160;")
+    return f"<FONT POINT-SIZE='12' COLOR='{colour}'>{words}</FONT>"
 
 
 def cells(left: str, right: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from math import prod
 
 from graphpar.codegen.members import as_slice
 from graphpar.viz.picture import Compute, Edge, Exchange, Item, Module, Picture, Row, Weight
@@ -24,6 +25,7 @@ WORDS = {
     "cross_entropy(": "cross-entropy",
 }
 _VARIABLE = re.compile(r"(?<![.\w])(?!self\b)[a-z_]\w*\b(?![(.])")
+_LAYERS = re.compile(r"\[\d+(:\d*)*\]")
 MOST = 8  # kinds of layers that take turns
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|(?<=^stage )\d+")
 
@@ -114,27 +116,33 @@ def _columns(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     keys = [_likeness(item) for item in items]
     at = 0
     while at < len(items):
-        period, times = max(
-            ((p, _repeats(keys[at:], p)) for p in range(1, MOST + 1)), key=lambda found: found[0] * found[1]
-        )
+        period, times = _turns(items[at:], keys[at:])
         end = at + period * times
         yield from (items[at + k : end : period] for k in range(period))
         at = end
 
 
+def _turns(items: Sequence[Item], keys: Sequence[object]) -> tuple[int, int]:
+    """How many items take turns from the first on, a layer among them, and how often; (1, 1) if they do not."""
+    periods = [p for p in range(1, MOST + 1) if any(isinstance(item, Module) for item in items[:p])]
+    return max([(1, 1), *((p, _repeats(keys, p)) for p in periods)], key=prod)
+
+
 def _repeats(keys: Sequence[object], period: int) -> int:
-    """How often what comes first comes again at once; 0 if it does not, but for a single item."""
+    """How often the first items come, one time behind the other."""
     times = 1
     while keys[times * period : (times + 1) * period] == keys[:period] and len(keys) >= (times + 1) * period:
         times += 1
-    return times if times > 1 or period == 1 else 0
+    return times if times > 1 else 0
 
 
 def _likeness(item: Item) -> object:
     """What neighbours share that differ in nothing but numbers and variables; else a thing of its own."""
     if isinstance(item, Compute):
         return tuple(_VARIABLE.sub("", row.code) for row in item.rows)
-    if isinstance(item, Exchange) or not _NUMBER.search(item.path):
+    if isinstance(item, Exchange):
+        return item.axis, item.forward, item.backward, item.row.axes
+    if not _NUMBER.search(item.path):
         return item.id
     return _NUMBER.sub("#", item.path.partition(",")[0], count=1), _sketch(item)
 
@@ -151,15 +159,19 @@ def _sketch(item: Item) -> object:
 
 
 def _several(module: Module, paths: Sequence[str]) -> Module:
-    found = [_NUMBER.search(path) for path in paths]
-    at = [int(f[0]) for f in found if f]
-    head = module.path.partition(",")[0]
-    if head.startswith("stage"):
-        ranks = ", ".join(dict.fromkeys(path.partition(",")[2].strip() for path in paths))
-        path = f"stages {at[0]} to {at[-1]}, {ranks}" if len(at) < 5 else f"stages {at[0]} to {at[-1]}"
-    else:
-        path = re.sub(r"\.\d+(?=\.|$)", as_slice(at, None), head, count=1)
-    return replace(_renamed(module, module.path, path), members=f"× {len(paths)}")
+    at = [int(found[0]) for path in paths if (found := _NUMBER.search(path))]
+    members = f"× {len(paths)}"
+    if module.path.startswith("stage "):
+        inner = replace(module, path=f"stages {at[0]} to {at[-1]}", members=members)
+        return _without_numbers(inner)
+    path = re.sub(r"\.\d+(?=\.|$)", as_slice(at, None), module.path, count=1)
+    return replace(_renamed(module, module.path, path), members=members)
+
+
+def _without_numbers(module: Module) -> Module:
+    """Stages that are alike have other layers each."""
+    items = tuple(_without_numbers(item) if isinstance(item, Module) else item for item in module.items)
+    return replace(module, path=_LAYERS.sub("[..]", module.path), items=items)
 
 
 def _renamed(module: Module, old: str, new: str) -> Module:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.viz.picture import Edge, Item, Module, Picture, Value
 
-_NUMBER = re.compile(r"\.(\d+|\*)(?=\.|$)|\[[\d:, ]+\]")
+_NUMBER = re.compile(r"\.(\d+|\*)(?=\.|$)|\[[\d:., ]+\]")
 REST = "rest"  # of the model, behind the module
 
 
