@@ -1,6 +1,6 @@
 """README.md shows what a build gives."""
 
-from pathlib import Path
+import re
 
 from tools import readme
 
@@ -39,5 +39,11 @@ def test_figures_are_written_between_their_marks():
     assert readme.replaced(once, "figures", table) == once
 
 
-def test_the_picture_is_there():
-    assert Path(readme.PICTURE).read_text(encoding="utf-8").lstrip().startswith("<?xml")
+def test_every_picture_of_the_page_is_there_and_is_that_of_a_spec():
+    docs = readme.ROOT / "docs"
+    shown = set(re.findall(r"\(pictures/([\w-]+)\.svg\)", (docs / "pictures.md").read_text(encoding="utf-8")))
+    assert shown == {file.stem for file in (docs / "pictures").glob("*.svg")}
+    specs = {file.stem for file in (readme.ROOT / "tools" / "pictures").glob("*/*.yaml")}
+    assert {name.rpartition("-")[0] for name in shown} == specs
+    for name in shown:
+        assert (docs / "pictures" / f"{name}.svg").read_text(encoding="utf-8").rstrip().endswith("</svg>")
