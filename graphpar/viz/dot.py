@@ -9,7 +9,7 @@ from graphpar.explain.memory import spell
 from graphpar.viz.colours import FAINT, GREY, INK, LEVELS, PAPER, RULE, colours, pieces
 from graphpar.viz.heading import Heading
 from graphpar.viz.picture import Compute, Exchange, Item, Module, Picture, Row, Value, Weight, shape, spelled
-from graphpar.viz.sizes import amount
+from graphpar.viz.sizes import facts
 
 CODE = 76  # characters of a statement that are shown
 INDENT = 4  # of a module that is written into its caller
@@ -81,7 +81,7 @@ class _Writer:
         text = " " * indent + _short(row.code, CODE - indent)
         code = _mono(f"{row.line:>4} ", FAINT) + " " + _mono(text.ljust(self.code - len(row.title)), INK)
         title = f" {_sans(row.title, GREY)}" if row.title else ""
-        first = _cells(f"{code}{title}", self.axes(row.axes, row.pending, self.shape))
+        first = _cells(f"{code}{title}", self.axes(row.axes, row.pending, self.shape), _pointed(row.line))
         return first + "".join(self.weight(w, indent) for w in row.weights)
 
     def weight(self, weight: Weight, indent: int) -> str:
@@ -98,17 +98,8 @@ class _Writer:
         if exchange.inside:
             lines.append(_mono(_short(exchange.row.code, CODE), ink))
             lines += [_mono(f"  {w.name}  {w.axes}", ink) for w in exchange.row.weights]
-        lines += [_sans(fact, ink) for fact in self.facts(exchange)]
+        lines += [_sans(fact, ink) for fact in facts(exchange, self.heading.size)]
         return self.pill(axes, lines, silent=silent)
-
-    def facts(self, exchange: Exchange) -> Iterator[str]:
-        if exchange.forward and exchange.forward_elements:
-            again = ", and again in the backward pass" if exchange.twice else ""
-            yield f"{amount(exchange.forward_elements, exchange.width, self.heading.size)} from each rank{again}"
-        if exchange.backward and exchange.backward_elements:
-            sent = amount(exchange.backward_elements, exchange.width, self.heading.size)
-            yield f"backward: {exchange.backward}, {sent}" if exchange.forward else f"{sent} from each rank"
-        yield exchange.why
 
     def gradients(self) -> Iterator[str]:
         """The sums over the mesh that follow the last backward."""
@@ -167,8 +158,13 @@ def _headline(kind: str, axes: Iterable[str], more: str, colour: str) -> str:
     return f"<FONT POINT-SIZE='12' COLOR='{colour}'><B>{kind}</B> over <B>{' '.join(axes)}</B>{more}</FONT>"
 
 
-def _cells(left: str, right: str) -> str:
-    return f"<TR><TD ALIGN='LEFT'>{left}</TD><TD ALIGN='LEFT'>{right} </TD></TR>"
+def _cells(left: str, right: str, more: str = "") -> str:
+    return f"<TR><TD ALIGN='LEFT'{more}>{left}</TD><TD ALIGN='LEFT'{more}>{right} </TD></TR>"
+
+
+def _pointed(line: int) -> str:
+    """What a cell has so that an SVG tells its line to who points at it."""
+    return f" ID='line{line}' TITLE='line {line} of model.py'"
 
 
 def _short(text: str, most: int) -> str:

@@ -64,13 +64,17 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Module:
-    """A module with the items of its forward method. `members` says how often and for which members it runs."""
+    """A module with the items of its forward method. `members` says how often and for which members it runs.
+
+    `arguments` are those of its forward method, each with the nodes that it comes from.
+    """
 
     id: str
     path: str
     cls: str
     members: str
     items: tuple[Item, ...]
+    arguments: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def rows(self) -> Iterator[Row]:
         """The rows of every table here and below."""

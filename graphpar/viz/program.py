@@ -93,7 +93,7 @@ def _class(node: ast.ClassDef, names: set[str], source: _Source) -> Class:
         return Class(node.name, node.lineno, (), children, ())
     forward = methods.get("compute", methods["forward"])  # what is run again in the backward pass
     arguments = [a.arg for a in forward.args.args[1:]]
-    axes = _separate(source.comments.get(forward.lineno, ""))
+    axes = separate(source.comments.get(forward.lineno, ""))
     paired = zip(arguments, axes if len(axes) == len(arguments) else [""] * len(arguments), strict=True)
     return Class(node.name, node.lineno, tuple(paired), children, tuple(_items(forward.body, source)))
 
@@ -265,6 +265,6 @@ def _comment(text: str) -> tuple[str, str, str]:
     return axes, pending, "  ".join(rest)
 
 
-def _separate(comment: str) -> list[str]:
+def separate(comment: str) -> list[str]:
     """The shapes of several values: split at the commas outside brackets."""
     return [part.strip() for part in re.split(r",\s(?![^(]*\))", comment)] if comment else []

@@ -158,7 +158,7 @@ def test_no_statement_of_a_forward_method_is_lost(build, picture):
 def test_the_same_build_gives_the_same_bytes(build, plan, picture):
     again = draw((build / "model.py").read_text(), json.loads((build / "plan.json").read_text()))
     assert dot(picture, heading(plan, {})) == dot(again, heading(plan, {}))
-    assert page(picture, heading(plan, {})) == page(again, heading(plan, {}))
+    assert page(picture, heading(plan, {}), text) == page(again, heading(plan, {}))
 
 
 def test_a_collective_has_the_colour_of_its_mesh_axis(picture, plan):
@@ -179,12 +179,12 @@ def test_bytes_are_those_of_the_sizes_asked_for(build, plan, picture):
 
 
 def test_the_page_needs_nothing_else(picture, plan):
-    text = page(picture, heading(plan, {}))
+    text = page(picture, heading(plan, {}), text)
     assert not re.search(r"<script|https?://|<link|<img|@import", text)
 
 
 def test_every_kind_of_item_is_on_the_page(picture, plan):
-    text = page(picture, heading(plan, {}))
+    text = page(picture, heading(plan, {}), text)
     for node in nodes(picture.root):
         match node:
             case Exchange():
