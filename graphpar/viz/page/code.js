@@ -45,7 +45,7 @@ function follow(event) {
 }
 
 function goToLine(number) {
-  location.hash = "#code";
+  openView("code");
   const line = find(`#program .line[data-line="${number}"]`);
   line.scrollIntoView({ block: "center" });
   together(line.dataset.where).find((other) => other.closest("#source"))?.scrollIntoView({ block: "center" });

@@ -21,7 +21,7 @@ function axisCell(cell) {
 function startCollectives() {
   const places = build.collectives.some((row) => row.place);
   find("#collectives p").append(
-    `What each rank${places ? " of a place" : ""} hands to the collectives of a step. ${build.facts[1]}; ${build.facts[2]}. A click on a row shows it in the graph.`,
+    `Bytes that a rank hands over${places ? ", at each place of the pipeline" : ""}; ${build.facts[2]}. A click on a row shows it in the graph.`,
   );
   const table = new Tabulator("#collectives > div", {
     data: build.collectives,

@@ -57,7 +57,7 @@ def _of_place(
             "kind": gradients.kind,
             "axis": gradients.axis,
             "each": gradients.bytes / gradients.count,
-            "reason": "gradients of what is not cut over it",
+            "reason": "sums of gradients, after the last backward",
             "rule": "",
             "module": "",
             "where": "",

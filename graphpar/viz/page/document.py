@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from graphpar.explain.memory import by_place, spell
@@ -39,12 +41,18 @@ def document(picture: Picture, heading: Heading, text: str) -> dict[str, Any]:
         "exchanges": {exchange.id: _exchange(exchange, picture, heading) for _, exchange in picture.exchanges()},
         "lines": lines(picture),
         "program": text,
-        "quoted": picture.plan.get("quoted", {}),
+        "quoted": _quoted(picture.plan),
         "tensors": tensors(picture),
         "collectives": collectives(picture, heading.size),
         "memory": _memory(picture),
         "schedule": _schedule(picture),
     }
+
+
+def _quoted(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The source's functions by file, the file first that most lines come from; none of a build that has none."""
+    files = Counter(line["where"].rpartition(":")[0] for line in plan.get("lines", {}).values())
+    return dict(sorted(plan.get("quoted", {}).items(), key=lambda entry: -files[entry[0]]))
 
 
 def _exchange(exchange: Exchange, picture: Picture, heading: Heading) -> dict[str, Any]:
@@ -54,7 +62,7 @@ def _exchange(exchange: Exchange, picture: Picture, heading: Heading) -> dict[st
     return {
         "title": f"{kind} over {exchange.axis}{inside}",
         "facts": list(facts(exchange, heading.size)),
-        "values": values(exchange.row.axes, exchange.row.pending, picture.mesh),
+        "values": values(exchange.row.axes, exchange.row.pending, picture.plan),
     }
 
 

@@ -30,12 +30,12 @@ async function showPicture(name) {
   markTree(name);
 }
 
-// As large as the pane is wide, but no larger than drawn, with the top in sight.
+// As wide as the pane where that can be read, with the top in sight.
 function toWidth({ width }) {
   const pane = find("#drawing").getBoundingClientRect();
-  const scale = Math.min(1.35, (pane.width - 24) / width);
+  const scale = Math.min(1.35, Math.max(1, (pane.width - 24) / width));
   panZoom.zoom((panZoom.getZoom() * scale) / panZoom.getSizes().realZoom);
-  panZoom.pan({ x: (pane.width - width * scale) / 2, y: 8 });
+  panZoom.pan({ x: Math.max(8, (pane.width - width * scale) / 2), y: 0 });
 }
 
 // Names go from graphviz's titles, which a browser would show, to where we find them.
@@ -44,6 +44,10 @@ function prepare(svg) {
     const title = group.querySelector("title");
     group.dataset.name = title.textContent;
     title.remove();
+  }
+  for (const row of svg.querySelectorAll("g[id^='a_line']")) {
+    row.dataset.line = row.id.replace("a_line", "");
+    row.removeAttribute("id");  // each of its cells has the same
   }
   svg.querySelectorAll("a").forEach((link) => link.removeAttributeNS("http://www.w3.org/1999/xlink", "title"));
   svg.querySelector("g.graph > title")?.remove();
@@ -55,8 +59,7 @@ function prepare(svg) {
 }
 
 function lineAt(target) {
-  const row = target.closest("g[id^='a_line']");
-  return row ? row.id.replace("a_line", "") : null;
+  return target.closest("g[data-line]")?.dataset.line;
 }
 
 function pointAt(event) {
@@ -91,16 +94,19 @@ function pathTo(module, name) {
 
 // Show a module's picture with one of its nodes or lines in the middle.
 async function goTo(module, { line, node }) {
-  location.hash = "#graph";
+  openView("graph");
   await showPicture(module in build.pictures ? module : build.overview);
   const svg = find("#drawing svg");
-  const wanted = line ? svg.querySelector(`#a_line${line}`) : null;
-  const group = wanted ?? [...svg.querySelectorAll("g.node")].find((g) => g.dataset.name === node);
+  const wanted = [...svg.querySelectorAll(line ? `g[data-line="${line}"]` : "g.node")].filter((g) => line || g.dataset.name === node);
   svg.querySelectorAll(".found").forEach((g) => g.classList.remove("found"));
-  if (!group) return;
-  group.classList.add("found");
+  wanted.forEach((g) => g.classList.add("found"));
+  if (wanted.length) toSight(wanted[0]);
+}
+
+function toSight(group) {
   const pane = find("#drawing").getBoundingClientRect();
   const box = group.getBoundingClientRect();
+  if (box.top > pane.top && box.bottom < pane.bottom && box.left > pane.left && box.right < pane.right) return;
   panZoom.panBy({ x: pane.x + pane.width / 2 - box.x - box.width / 2, y: pane.y + pane.height / 2 - box.y - box.height / 2 });
 }
 
@@ -112,8 +118,11 @@ function startGraph() {
   pane.addEventListener("mousedown", (event) => { down = [event.clientX, event.clientY]; }, true);
   pane.addEventListener("click", (event) => {
     const dragged = down && Math.hypot(event.clientX - down[0], event.clientY - down[1]) > 4;
+    if (dragged) return;
+    const line = lineAt(event.target);
     const cluster = event.target.closest("g.cluster");
-    if (cluster && !dragged) showPicture(cluster.dataset.name.replace("cluster_", ""));
+    if (line) goToLine(line);
+    else if (cluster) showPicture(cluster.dataset.name.replace("cluster_", ""));
   });
   return showPicture(build.overview);
 }

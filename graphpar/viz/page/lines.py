@@ -32,7 +32,7 @@ def _line(row: Row, picture: Picture) -> dict[str, Any]:
     source = picture.plan.get("lines", {}).get(str(row.line), {})
     return {
         "code": row.code,
-        "values": values(row.axes, row.pending, picture.mesh),
+        "values": values(row.axes, row.pending, picture.plan),
         "where": source.get("where", ""),
         "module": source.get("module", ""),
         "tensors": [weight.full_name for weight in row.weights],
@@ -40,7 +40,7 @@ def _line(row: Row, picture: Picture) -> dict[str, Any]:
 
 
 def _end(value: Value, picture: Picture) -> dict[str, Any]:
-    return {"name": value.name, "values": values(value.axes, value.pending, picture.mesh)}
+    return {"name": value.name, "values": values(value.axes, value.pending, picture.plan)}
 
 
 def _nodes(module: Module) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -58,6 +58,13 @@ function partList(tensor, { parts, of }) {
   });
 }
 
+let chosen = null;  // the tensor that is shown, or will be when its view is opened
+
+function chooseTensor(name) {
+  chosen = name;
+  if (started.has("ranks")) showTensor(name);
+}
+
 function showTensor(name) {
   const tensor = tensorOf(name);
   const layout = build.tensors.layouts[tensor.layout];
@@ -73,8 +80,8 @@ function showTensor(name) {
 function startRanks() {
   const select = find("#ranks select");
   select.append(...build.tensors.list.map(({ name }) => element("option", { value: name }, name)));
-  select.addEventListener("change", () => showTensor(select.value));
+  select.addEventListener("change", () => chooseTensor(select.value));
   const cut = build.tensors.list.find(({ layout }) => build.tensors.layouts[layout].parts.length > 1);
-  const first = cut ?? build.tensors.list[0];
-  if (first && !find("#ranks .mesh").children.length) showTensor(first.name);
+  const first = chosen ?? (cut ?? build.tensors.list[0])?.name;
+  if (first) showTensor(first);
 }

@@ -19,16 +19,16 @@ function searchable() {
   const owner = moduleOfLine();
   return [
     ...build.tensors.list.map((t) => ({ kind: t.kind, text: t.name, more: t.axes, go: () => goToTensor(t) })),
-    ...everyModule(build.tree).map((m) => ({ kind: "module", text: m.path || m.cls, more: `${m.cls} ${m.members}`, go: () => { location.hash = "#graph"; showPicture(pictureOf(m)); } })),
+    ...everyModule(build.tree).map((m) => ({ kind: "module", text: m.path || m.cls, more: `${m.cls} ${m.members}`, go: () => goTo(m.id, {}) })),
     ...Object.entries(build.exchanges).map(([node, e]) => ({ kind: "collective", text: e.title, more: e.facts.at(-1), go: () => goTo(build.nodes[node].module, { node }) })),
     ...Object.entries(build.lines).map(([line, { code }]) => ({ kind: "value", text: code, more: `line ${line}`, go: () => goTo(owner[line], { line }) })),
   ];
 }
 
 function goToTensor(tensor) {
-  showTensor(tensor.name);
+  chooseTensor(tensor.name);
   if (tensor.module) goTo(tensor.module, { line: tensor.line });
-  else location.hash = "#ranks";
+  else openView("ranks");
 }
 
 function matches(things, words) {

@@ -21,6 +21,11 @@ function showView() {
   VIEWS[name].start();
 }
 
+function openView(name) {
+  location.hash = `#${name}`;
+  showView();
+}
+
 function startHead() {
   find("#model").append(build.model, element("small", {}, build.source));
   find("#mesh").append(...build.mesh.map(({ axis, ranks }) => chip(axis, `${axis} = ${ranks}`)), `${build.ranks} ranks`);

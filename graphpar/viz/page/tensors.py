@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,22 @@ def tensors(picture: Picture) -> dict[str, Any]:
                     "local": entry["local_shape"],
                     "dtype": entry["dtype"],
                     "grad_sum": entry.get("grad_sum", []),
-                    "states": states(entry["axes"], "", picture.mesh),
+                    "states": states(entry["axes"], "", picture.plan, _stages(entry, picture)),
                     "layout": layouts[key],
                     "module": at.module.id if at else None,
                     "line": at.line if at else None,
                 }
             )
     return {"list": found, "layouts": held}
+
+
+def _stages(entry: Mapping[str, Any], picture: Picture) -> str:
+    """On which ranks along a pipeline's axis a tensor is."""
+    pipeline = picture.plan.get("pipeline")
+    if not pipeline:
+        return ""
+    ranks = sorted({pipeline["stages"][s]["rank"] for s in entry["stages"]})
+    return "on " + " and ".join(f"{pipeline['axis']} {rank}" for rank in ranks)
 
 
 def _drawn(picture: Picture) -> Iterator[_Drawn]:

@@ -12,8 +12,8 @@ from graphpar.viz.heading import Heading
 from graphpar.viz.page.document import document
 from graphpar.viz.picture import Picture
 
-LIBRARIES = ("svg-pan-zoom", "tabulator", "chart")
-LAYOUT = "graphviz"  # a module: it is loaded when the first graph is drawn
+LIBRARIES = ("svg-pan-zoom.js", "tabulator.js", "chart.js")
+LAYOUT = "graphviz.js"  # a module: it is loaded when the first graph is drawn
 SCRIPTS = ("basics", "card", "graph", "tree", "code", "collectives", "memory", "schedule", "ranks", "search", "start")
 
 
@@ -22,7 +22,7 @@ def page(picture: Picture, heading: Heading, text: str) -> str:
     data = as_script(document(picture, heading, text))
     return _read("page.html").format(
         title=escape(heading.model),
-        style="\n".join(f"<style>\n{_read(name)}</style>" for name in ("vendor/tabulator.css", "page.css")),
+        style="\n".join(f"<style>\n{sheet}</style>" for sheet in (_library("tabulator.css"), _read("page.css"))),
         data=f'<script type="application/json" id="build">{data}</script>',
         layout=f'<script type="text/plain" id="layout">\n{_library(LAYOUT)}</script>',
         scripts="\n".join(
@@ -39,7 +39,7 @@ def as_script(data: Any) -> str:
 
 def _library(name: str) -> str:
     """The text of a library without the mark of its map, which is not here."""
-    return re.sub(r"\n//# sourceMappingURL=.*", "", _read(f"vendor/{name}.js"))
+    return re.sub(r"\n?(//|/\*)# sourceMappingURL=.*", "", _read(f"vendor/{name}"))
 
 
 def _read(name: str) -> str:
