@@ -19,6 +19,7 @@ from graphpar.codegen.module import module
 from graphpar.codegen.parts import Part
 from graphpar.codegen.plan import digest, plan
 from graphpar.codegen.program import Program
+from graphpar.codegen.quoted import quoted
 from graphpar.codegen.stages import add_pipeline, in_stages, pipelined
 from graphpar.codegen.train import train_program
 from graphpar.codegen.tree import build, owners
@@ -168,6 +169,7 @@ def _write(
     else:
         text = module([whole], header, extra=extra)
     document["lines"] = text.sources
+    document["quoted"] = quoted(node.origin for node in graph.nodes)
     return document, text.text
 
 

@@ -45,8 +45,13 @@ class Sharded:
 
 def memory(plan: Mapping[str, Any]) -> Memory:
     """What a rank holds, in a pipeline the one that holds the most; else all hold the same amount."""
+    return max(by_place(plan), key=lambda held: held.total)
+
+
+def by_place(plan: Mapping[str, Any]) -> list[Memory]:
+    """What a rank holds at each place of a pipeline; one if there are no stages."""
     whole = _bytes(plan["parameters"].values(), "shape")
-    return max((_of_rank(place, whole) for place in places(plan)), key=lambda held: held.total)
+    return [_of_rank(place, whole) for place in places(plan)]
 
 
 def _of_rank(plan: Mapping[str, Any], whole: int) -> Memory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -51,23 +51,22 @@ def traffic(plan: Mapping[str, Any], size: Tokens) -> tuple[Traffic, ...]:
     return max((_of_rank(place, size) for place in places(plan)), key=lambda found: sum(t.bytes for t in found))
 
 
+def messages(place: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """What a rank takes part in for one microbatch, in order: the phase, the direction of the entry, the entry."""
+    entries = place["collectives"]
+    ran = [("forward", "forward", entry) for entry in flat(entries)]
+    ran += [("backward", direction, entry) for direction, entry in backward(entries)]
+    return (message for message in ran if message[2][message[1]])
+
+
 def _of_rank(plan: Mapping[str, Any], size: Tokens) -> tuple[Traffic, ...]:
     found: dict[tuple[str, str, str], list[int]] = {}
     times = microbatches(plan)
-    for phase, kind, axis, elements, dtype in _messages(plan):
-        sent = number(elements, size.batch // times, size.seq) * width(dtype)
-        found.setdefault((phase, kind, axis), []).append(sent)
+    for phase, direction, entry in messages(plan):
+        sent = number(entry[f"{direction}_elements"], size.batch // times, size.seq) * width(entry["dtype"])
+        found.setdefault((phase, entry[direction], entry["axis"]), []).append(sent)
     moved = (Traffic(*k, times * len(sent), times * sum(sent)) for k, sent in sorted(found.items(), key=_order))
-    return (*moved, *_sums(plan))
-
-
-def _messages(plan: Mapping[str, Any]) -> Iterable[tuple[str, str, str, str, str]]:
-    entries = plan["collectives"]
-    ran = [("forward", "forward", entry) for entry in flat(entries)]
-    ran += [("backward", direction, entry) for direction, entry in backward(entries)]
-    for phase, direction, entry in ran:
-        if entry[direction]:
-            yield phase, entry[direction], entry["axis"], entry[f"{direction}_elements"], entry["dtype"]
+    return (*moved, *sums(plan))
 
 
 def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
@@ -75,8 +74,8 @@ def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
     return phase != "forward", axis, kind
 
 
-def _sums(plan: Mapping[str, Any]) -> Iterable[Traffic]:
-    """The sums of gradients, in the buckets of the runtime."""
+def sums(plan: Mapping[str, Any]) -> Iterable[Traffic]:
+    """The sums of gradients that a rank takes part in, in the buckets of the runtime."""
     live = {axis for axis, ranks in plan["mesh"].items() if ranks > 1}
     gradients = [
         Gradient(

@@ -128,7 +128,7 @@ def visualize(
                 missing = True
         instead = {output} if kind not in FORMATS else {output.with_suffix(".dot"), output.with_suffix(".html")}
         for file in sorted(instead):
-            file.write_text(page(picture, facts) if file.suffix == ".html" else text, encoding="utf-8")
+            file.write_text(page(picture, facts, program) if file.suffix == ".html" else text, encoding="utf-8")
             files[file] = None
     if not outputs and (steps := schedule(plan)):
         (build / "schedule.svg").write_text(steps, encoding="utf-8")

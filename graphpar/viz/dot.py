@@ -12,7 +12,7 @@ from graphpar.explain.memory import spell
 from graphpar.viz.colours import FAINT, GREY, INK, KINDS, LEVELS, PAPER, REGION, RULE, colours, kind_of, pieces
 from graphpar.viz.heading import Heading
 from graphpar.viz.picture import Compute, Exchange, Item, Module, Picture, Row, Value, Weight, shape, spelled
-from graphpar.viz.sizes import amount
+from graphpar.viz.sizes import facts
 
 _NUMBER = re.compile(r"\.(\d+|\*)(?=\.|$)|\[[\d:., ]+\]")  # of a layer, or of several
 CODE = 76  # characters of a statement that are shown
@@ -111,7 +111,7 @@ class Drawing:
         text = " " * indent + short(row.code, CODE - indent)
         code = mono(f"{row.line:>4} ", FAINT) + " " + mono(text.ljust(self.code - len(row.title)), INK)
         title = f" {sans(row.title, GREY)}" if row.title else ""
-        first = cells(f"{code}{title}", self.axes(row.axes, row.pending, self.shape))
+        first = cells(f"{code}{title}", self.axes(row.axes, row.pending, self.shape), pointed(row.line))
         return first + "".join(self.weight(w, indent) for w in row.weights)
 
     def weight(self, weight: Weight, indent: int) -> str:
@@ -131,14 +131,9 @@ class Drawing:
         lines += [sans(fact, ink) for fact in self.facts(exchange)]
         return self.pill(kind, lines, silent=silent)
 
-    def facts(self, exchange: Exchange) -> Iterator[str]:
-        if exchange.forward and exchange.forward_elements:
-            again = ", and again in the backward pass" if exchange.twice else ""
-            yield f"{amount(exchange.forward_elements, exchange.width, self.heading.size)} from each rank{again}"
-        if exchange.backward and exchange.backward_elements:
-            sent = amount(exchange.backward_elements, exchange.width, self.heading.size)
-            yield f"backward: {exchange.backward}, {sent}" if exchange.forward else f"{sent} from each rank"
-        yield exchange.why
+    def facts(self, exchange: Exchange) -> Iterable[str]:
+        """What a collective says below its kind."""
+        return facts(exchange, self.heading.size)
 
     def gradients(self) -> Iterator[str]:
         """The sums over the mesh that follow the last backward."""
@@ -215,8 +210,13 @@ def headline(kind: str, axes: Iterable[str], more: str, colour: str) -> str:
     return f"<FONT POINT-SIZE='12' COLOR='{colour}'>{words}</FONT>"
 
 
-def cells(left: str, right: str) -> str:
-    return f"<TR><TD ALIGN='LEFT'>{left}</TD><TD ALIGN='LEFT'>{right} </TD></TR>"
+def cells(left: str, right: str, more: str = "") -> str:
+    return f"<TR><TD ALIGN='LEFT'{more}>{left}</TD><TD ALIGN='LEFT'{more}>{right} </TD></TR>"
+
+
+def pointed(line: int) -> str:
+    """What a cell has so that an SVG tells its line to who points at it."""
+    return f" ID='line{line}' TITLE='line {line} of model.py'"
 
 
 def short(text: str, most: int) -> str:

@@ -34,6 +34,7 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)|(?<=^stage )\d+")
 class Line:
     """Something that a box names: a module, a holder of parameters, an operation; with the largest parameter read."""
 
+    number: int  # of the line of model.py
     text: str
     what: str = ""
     weight: Weight | None = None
@@ -77,7 +78,7 @@ def _lines(row: Row, inner: Sequence[Row]) -> Iterator[Line]:
     elif len(below) == 1 and below[0].weight:
         yield replace(below[0], what=row.title)
     else:
-        yield Line(_called(row), row.title)
+        yield Line(row.line, _called(row), row.title)
         yield from (replace(line, depth=1) for line in below)
 
 
@@ -86,9 +87,9 @@ def _own(row: Row) -> Iterator[Line]:
     holders = [(key, list(group)) for key, group in groupby(row.weights, lambda w: w.name.rpartition(".")[0] or w.name)]
     for key, weights in holders:
         largest = max(weights, key=lambda w: len(w.whole))
-        yield Line(key if largest.name.endswith("weight") else largest.name, "", largest)
+        yield Line(row.line, key if largest.name.endswith("weight") else largest.name, "", largest)
     if what and not (holders and what == "softmax"):
-        yield Line(what)
+        yield Line(row.line, what)
 
 
 def _called(row: Row) -> str:

@@ -8,8 +8,8 @@ from html import escape
 
 from graphpar.explain.memory import spell
 from graphpar.pipeline.describe import number
-from graphpar.viz.colours import FAINT, GREY, INK, RULE
-from graphpar.viz.dot import Drawing, mono, sans, short
+from graphpar.viz.colours import FAINT, GREY, INK
+from graphpar.viz.dot import TABLE, Drawing, mono, pointed, sans, short
 from graphpar.viz.heading import Heading
 from graphpar.viz.outline import Line, lines, outlined
 from graphpar.viz.picture import Compute, Exchange, Picture, spelled
@@ -22,7 +22,12 @@ _ROUTING = re.compile(r"\(experts\S* .+ 1/\d+\)")  # says which rows go where, a
 
 def overview(picture: Picture, heading: Heading) -> str:
     """The DOT text, layers that are alike folded. The same picture gives the same text."""
-    return "\n".join(_Overview(outlined(picture), heading).lines()) + "\n"
+    return drawn(outlined(picture), heading)
+
+
+def drawn(picture: Picture, heading: Heading) -> str:
+    """The DOT text of a picture that is folded already, or that shall not be."""
+    return "\n".join(_Overview(picture, heading).lines()) + "\n"
 
 
 class _Overview(Drawing):
@@ -30,12 +35,10 @@ class _Overview(Drawing):
         named = lines(compute)
         rows = [self.line(line) for line in named]
         shown = () if named else compute.rows[:FEW]
-        rows += [_row(mono(short(row.code, CODE), GREY)) for row in shown]
+        rows += [_row(mono(short(row.code, CODE), GREY), line=row.line) for row in shown]
         if (left := len(compute.rows) - len(named) - len(shown)) > 0:
             rows.append(_row(mono(f"and {number(left, 'more statement')}", FAINT)))
-        return (
-            f"<<TABLE BORDER='1' CELLBORDER='0' CELLSPACING='0' CELLPADDING='2' COLOR='{RULE}'>{''.join(rows)}</TABLE>>"
-        )
+        return f"<<TABLE {TABLE}>{''.join(rows)}</TABLE>>"
 
     def line(self, line: Line) -> str:
         indent = "&#160;" * 3 * line.depth
@@ -43,9 +46,9 @@ class _Overview(Drawing):
         what = f" {sans(line.what, GREY)}" if line.what else ""
         weight = line.weight
         if weight is None:
-            return _row(f"{name}{what}")
+            return _row(f"{name}{what}", line=line.number)
         sizes = spelled(weight.here) + (f" of {spelled(weight.whole)}" if weight.here != weight.whole else "")
-        return _row(f"{name}{what}", self.axes(weight.axes, ""), sans(sizes, FAINT))
+        return _row(f"{name}{what}", self.axes(weight.axes, ""), sans(sizes, FAINT), line=line.number)
 
     def facts(self, exchange: Exchange) -> Iterator[str]:
         size = self.heading.size
@@ -73,5 +76,6 @@ class _Overview(Drawing):
             yield f"  {tail} -> {head}{label}"
 
 
-def _row(*cells: str) -> str:
-    return "<TR>" + "".join(f"<TD ALIGN='LEFT'>{cell}</TD>" for cell in cells) + "</TR>"
+def _row(*cells: str, line: int = 0) -> str:
+    more = pointed(line) if line else ""
+    return "<TR>" + "".join(f"<TD ALIGN='LEFT'{more}>{cell}</TD>" for cell in cells) + "</TR>"

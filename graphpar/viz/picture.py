@@ -64,13 +64,17 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Module:
-    """A module with the items of its forward method. `members` says how often and for which members it runs."""
+    """A module with the items of its forward method. `members` says how often and for which members it runs.
+
+    `arguments` are those of its forward method, each with the nodes that it comes from.
+    """
 
     id: str
     path: str
     cls: str
     members: str
     items: tuple[Item, ...]
+    arguments: tuple[Argument, ...] = ()
 
     def rows(self) -> Iterator[Row]:
         """The rows of every table here and below."""
@@ -94,6 +98,8 @@ class Value:
     pending: str = ""
 
 
+Makers: TypeAlias = "tuple[tuple[str, str], ...]"  # the nodes that a value comes from, and its axes there
+Argument: TypeAlias = "tuple[str, Makers]"
 Item: TypeAlias = "Compute | Exchange | Module"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.pipeline.describe import number
 from graphpar.schedules.actions import parse
-from graphpar.schedules.clock import Costs, Stuck, clock
+from graphpar.schedules.clock import Costs, Stuck, Timeline, clock
 from graphpar.viz.gantt import gantt
 
 ESTIMATE = "if a stage takes as long as it has operations, and each half of its backward as long as its forward"
@@ -21,24 +21,31 @@ def schedule(plan: Mapping[str, Any]) -> str | None:
     Times follow from the operations of each stage (see ESTIMATE); messages take none. Raises GraphparError if the order
     cannot be run.
     """
+    pipeline, times = plan.get("pipeline"), timeline(plan)
+    if not pipeline or not times:
+        return None
+    counts = (
+        number(len(pipeline["stages"]), "stage"),
+        f"on {number(len(pipeline['order']), 'rank')},",
+        number(pipeline["microbatches"], "microbatch", "es"),
+    )
+    return gantt(times, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}", pipeline["axis"])
+
+
+def timeline(plan: Mapping[str, Any]) -> Timeline | None:
+    """When each action of a step runs; None if the plan has no pipeline. Raises GraphparError as `schedule` does."""
     pipeline = plan.get("pipeline")
     if not pipeline:
         return None
     try:
         order = {int(rank): tuple(map(parse, words)) for rank, words in pipeline["order"].items()}
-        timeline = clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
+        return clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
     except ValueError as error:
         raise GraphparError(
             _no_order(f"`{error}` is no action; one is `2F0`: stage 2, forward, microbatch 0")
         ) from error
     except Stuck as error:
         raise GraphparError(_no_order(f"it stands still: {error}")) from error
-    counts = (
-        number(len(pipeline["stages"]), "stage"),
-        f"on {number(len(order), 'rank')},",
-        number(pipeline["microbatches"], "microbatch", "es"),
-    )
-    return gantt(timeline, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}", pipeline["axis"])
 
 
 def _no_order(why: str) -> Diagnostic:

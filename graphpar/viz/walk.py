@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from graphpar.codegen.members import as_slice
 from graphpar.codegen.routed import FUNCTIONS
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.explain.memory import width
-from graphpar.viz.picture import Compute, Edge, Exchange, Item, Module, Picture, Row, Value, Weight, shape
+from graphpar.viz.picture import Compute, Edge, Exchange, Item, Makers, Module, Picture, Row, Value, Weight, shape
 from graphpar.viz.program import Class, Loop, Statement, read_program, separate
 
 COUNT = "count"  # the argument that the loss is divided by
-
-Makers: TypeAlias = "tuple[tuple[str, str], ...]"  # the nodes that a value comes from, and its axes there
 
 
 def draw(text: str, plan: Mapping[str, Any]) -> Picture:
@@ -91,9 +89,10 @@ class _Walk:
             received = {name: makers for (name, _), makers in zip(cls.arguments, made, strict=False)}
             self.layers = range(*stage["layers"])
             inner = _Frame(cls, "", "", {**frame.values, **received}, _opened(stage["collectives"]))
+            arguments = tuple((name, inner.values[name]) for name, _ in cls.arguments if name in inner.values)
             made = self.whole(inner)
             shown = f"stage {s}, {pipeline['axis']} {stage['rank']}"
-            frame.items.append(Module(self.new("module"), shown, cls.name, "", tuple(inner.items)))
+            frame.items.append(Module(self.new("module"), shown, cls.name, "", tuple(inner.items), arguments))
             if stage["sends"]:
                 made = [self.sent(frame, s, value, m) for value, m in zip(stage["sends"], made, strict=True)]
         return made
@@ -240,9 +239,9 @@ class _Walk:
         return _Frame(cls, join(frame.path, path), join(frame.shown, shown), given, plan)
 
     def module(self, frame: _Frame, inner: _Frame, members: str) -> list[Makers]:
-        made = self.new("module")
+        made, arguments = self.new("module"), tuple(inner.values.items())
         results = self.body(inner)
-        frame.items.append(Module(made, inner.shown, inner.owner.name, members, tuple(inner.items)))
+        frame.items.append(Module(made, inner.shown, inner.owner.name, members, tuple(inner.items), arguments))
         return results
 
     def is_leaf(self, cls: Class, plan: Sequence[Mapping[str, Any]]) -> bool:

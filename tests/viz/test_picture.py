@@ -18,8 +18,7 @@ from graphpar.viz.colours import KINDS
 from graphpar.viz.command import visualize
 from graphpar.viz.dot import dot
 from graphpar.viz.heading import heading
-from graphpar.viz.page import page
-from graphpar.viz.picture import Compute, Exchange, Module
+from graphpar.viz.picture import Module
 from graphpar.viz.walk import draw
 
 MODELS = Path(__file__).parents[1] / "models"
@@ -158,7 +157,6 @@ def test_no_statement_of_a_forward_method_is_lost(build, picture):
 def test_the_same_build_gives_the_same_bytes(build, plan, picture):
     again = draw((build / "model.py").read_text(), json.loads((build / "plan.json").read_text()))
     assert dot(picture, heading(plan, {})) == dot(again, heading(plan, {}))
-    assert page(picture, heading(plan, {})) == page(again, heading(plan, {}))
 
 
 def test_a_collective_has_the_colour_of_its_kind(picture, plan):
@@ -176,21 +174,6 @@ def test_bytes_are_those_of_the_sizes_asked_for(build, plan, picture):
     line = next(line for line in text.splitlines() if line.strip().startswith(f"{exchange.id} ["))
     elements = eval(entry["forward_elements"], {"batch": 6, "seq": 10})  # an expression of two names
     assert f"× 4 B = {4 * elements / 1024:.3g} KiB from each rank" in line
-
-
-def test_the_page_needs_nothing_else(picture, plan):
-    text = page(picture, heading(plan, {}))
-    assert not re.search(r"<script|https?://|<link|<img|@import", text)
-
-
-def test_every_kind_of_item_is_on_the_page(picture, plan):
-    text = page(picture, heading(plan, {}))
-    for node in nodes(picture.root):
-        match node:
-            case Exchange():
-                assert node.reason in text
-            case Compute():
-                assert f'<td class="line">{node.rows[0].line}</td>' in text
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz's dot is not installed")
