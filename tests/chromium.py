@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
@@ -44,6 +46,11 @@ class Browser(NamedTuple):
 
     def wait(self, condition: Callable[[], Any]) -> Any:
         return WebDriverWait(self.driver, SECONDS, 0.05).until(lambda _: condition())
+
+    def wheel(self, selector: str, down: int) -> None:
+        """Turn the wheel above the middle of an element."""
+        over = ScrollOrigin.from_element(self.one(selector))
+        ActionChains(self.driver).scroll_from_origin(over, 0, down).perform()
 
     def complaints(self) -> list[str]:
         """What the console was told since the last call."""

@@ -84,7 +84,7 @@ def test_the_page_has_it(made, tmp_path):
     visualize(made.folder, [tmp_path / "a.html"])
     told = document_of(tmp_path / "a.html")["schedule"]
     assert told["svg"] == schedule(made.plan)
-    boxes = re.findall(r"<title>(\w+): ", told["svg"])
+    boxes = re.findall(r"<title>(\d+[FBIW]\d+): ", told["svg"])
     assert [run["action"] for run in told["runs"]] == boxes and boxes
 
 

@@ -60,5 +60,9 @@ function aboutNode(name) {
 }
 
 function tensorOf(name) {
-  return build.tensors.list.find((tensor) => tensor.name === name);
+  return withLayout(build.tensors.list.find((tensor) => tensor.name === name));
+}
+
+function withLayout(tensor) {
+  return { ...build.tensors.layouts[tensor.layout], ...tensor };
 }

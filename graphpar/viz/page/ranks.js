@@ -10,7 +10,8 @@ function slices(tensor, part) {
   return element("table", { class: "states" }, ...(rows.length ? rows : [element("tr", {}, element("td", {}, "a single number"))]));
 }
 
-function cell(rank, tensor, { parts, of }) {
+function cell(rank, tensor) {
+  const { parts, of } = tensor;
   const part = of[rank];
   const none = part === null;
   const look = none ? "" : `background: ${partColour(part, parts.length)}; color: #fff`;
@@ -34,7 +35,7 @@ function place(rank) {
 }
 
 // The last axis counts across, the one before it down; the others give a block each.
-function blocks(tensor, layout) {
+function blocks(tensor) {
   const across = build.mesh.at(-1)?.ranks ?? 1;
   const down = build.mesh.at(-2)?.ranks ?? 1;
   const count = build.ranks / (across * down);
@@ -43,14 +44,15 @@ function blocks(tensor, layout) {
     const words = coordinates(first).slice(0, -2).map(([axis, index]) => `${axis} ${index}`).join(", ");
     const rows = Array.from({ length: down }, (_, row) => element("tr", {},
       ...(build.mesh.length > 1 ? [element("th", {}, chip(build.mesh.at(-2).axis, `${build.mesh.at(-2).axis} ${row}`))] : []),
-      ...Array.from({ length: across }, (_, i) => element("td", {}, cell(first + row * across + i, tensor, layout)))));
+      ...Array.from({ length: across }, (_, i) => element("td", {}, cell(first + row * across + i, tensor)))));
     const head = element("tr", {}, ...(build.mesh.length > 1 ? [element("th")] : []),
       ...Array.from({ length: across }, (_, i) => element("th", {}, build.mesh.length ? chip(build.mesh.at(-1).axis, `${build.mesh.at(-1).axis} ${i}`) : "")));
     return element("div", {}, element("h3", {}, words), element("table", {}, head, ...rows));
   });
 }
 
-function partList(tensor, { parts, of }) {
+function partList(tensor) {
+  const { parts, of } = tensor;
   return parts.map((part, i) => {
     const holders = of.flatMap((held, rank) => (held === i ? [rank] : []));
     return element("li", { style: `--part: ${partColour(i, parts.length)}` },
@@ -67,14 +69,13 @@ function chooseTensor(name) {
 
 function showTensor(name) {
   const tensor = tensorOf(name);
-  const layout = build.tensors.layouts[tensor.layout];
   find("#ranks select").value = name;
   const sums = tensor.grad_sum.length ? `; its gradient is summed over ${tensor.grad_sum.join(" ")}` : "";
   find("#ranks .about").replaceChildren(
     element("p", {}, namedAxes(tensor.pieces), ` ${tensor.kind}, ${tensor.dtype}, ${tensor.shape.join(" × ") || "scalar"}, on a rank ${tensor.local.join(" × ") || "scalar"}${sums}`),
     statesTable(tensor.states));
-  find("#ranks .mesh").replaceChildren(...blocks(tensor, layout));
-  find("#ranks .parts").replaceChildren(...partList(tensor, layout));
+  find("#ranks .mesh").replaceChildren(...blocks(tensor));
+  find("#ranks .parts").replaceChildren(...partList(tensor));
 }
 
 function startRanks() {

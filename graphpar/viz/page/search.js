@@ -18,7 +18,7 @@ function moduleOfLine() {
 function searchable() {
   const owner = moduleOfLine();
   return [
-    ...build.tensors.list.map((t) => ({ kind: t.kind, text: t.name, more: t.axes, go: () => goToTensor(t) })),
+    ...build.tensors.list.map(withLayout).map((t) => ({ kind: t.kind, text: t.name, more: t.axes, go: () => goToTensor(t) })),
     ...everyModule(build.tree).map((m) => ({ kind: "module", text: m.path || m.cls, more: `${m.cls} ${m.members}`, go: () => goTo(m.id, {}) })),
     ...Object.entries(build.exchanges).map(([node, e]) => ({ kind: "collective", text: e.title, more: e.facts.at(-1), go: () => goTo(build.nodes[node].module, { node }) })),
     ...Object.entries(build.lines).map(([line, { code }]) => ({ kind: "value", text: code, more: `line ${line}`, go: () => goTo(owner[line], { line }) })),

@@ -26,36 +26,36 @@ class _Drawn:
 
 
 def tensors(picture: Picture) -> dict[str, Any]:
-    """Each tensor of the plan, and the layouts that they have: many are cut alike."""
+    """Each tensor of the plan, and the layouts that they have: the layers of a model lie alike."""
     drawn = list(_drawn(picture))
     layouts: dict[str, int] = {}
     found: list[dict[str, Any]] = []
     held: list[dict[str, Any]] = []
     for kind in ("parameters", "buffers"):
         for name, entry in picture.plan[kind].items():
-            key = json.dumps([entry["shape"], entry["dims"], entry.get("stages")])
+            key = json.dumps({word: value for word, value in entry.items() if word != "aliases"})
             if key not in layouts:
                 layouts[key] = len(layouts)
-                held.append(shares(entry, picture.plan))
+                held.append({"kind": kind.removesuffix("s"), **_layout(entry, picture)})
             at = _place(name, drawn)
-            found.append(
-                {
-                    "name": name,
-                    "kind": kind.removesuffix("s"),
-                    "axes": entry["axes"],
-                    "pieces": pieces(entry["axes"], picture.mesh),
-                    "dims": dimensions(entry["axes"], len(entry["shape"])),
-                    "shape": entry["shape"],
-                    "local": entry["local_shape"],
-                    "dtype": entry["dtype"],
-                    "grad_sum": entry.get("grad_sum", []),
-                    "states": states(entry["axes"], "", picture.plan, _stages(entry, picture)),
-                    "layout": layouts[key],
-                    "module": at.module.id if at else None,
-                    "line": at.line if at else None,
-                }
-            )
+            place = {"module": at.module.id, "line": at.line} if at else {"module": None, "line": None}
+            found.append({"name": name, "layout": layouts[key], **place})
     return {"list": found, "layouts": held}
+
+
+def _layout(entry: Mapping[str, Any], picture: Picture) -> dict[str, Any]:
+    """How a tensor lies on the mesh, in words and by rank."""
+    return {
+        "axes": entry["axes"],
+        "pieces": pieces(entry["axes"], picture.mesh),
+        "dims": dimensions(entry["axes"], len(entry["shape"])),
+        "shape": entry["shape"],
+        "local": entry["local_shape"],
+        "dtype": entry["dtype"],
+        "grad_sum": entry.get("grad_sum", []),
+        "states": states(entry["axes"], "", picture.plan, _stages(entry, picture)),
+        **shares(entry, picture.plan),
+    }
 
 
 def _stages(entry: Mapping[str, Any], picture: Picture) -> str:

@@ -34,7 +34,8 @@ def page(picture: Picture, heading: Heading, text: str) -> str:
 
 def as_script(data: Any) -> str:
     """JSON that no name in it can end, nor open a comment, in the script element around it."""
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("</", "<\\/").replace("<!--", "\\u003c!--")
 
 
 def _library(name: str) -> str:
