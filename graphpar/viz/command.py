@@ -47,11 +47,26 @@ class Pictures:
 )
 @click.option("--batch", type=click.IntRange(1), help="sequences per step, for the number of bytes")
 @click.option("--seq", type=click.IntRange(1), help="tokens per sequence, for the number of bytes")
+@click.option("--step", metavar="PASS", help="draw what one step of the compilation did, such as `place`")
+@click.option("--passes", type=click.Path(path_type=Path), metavar="DIR", help="passes of your own, for --step")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout")
-def command(build: Path, outputs: tuple[Path, ...], batch: int | None, seq: int | None, as_json: bool) -> None:
+def command(
+    build: Path,
+    outputs: tuple[Path, ...],
+    batch: int | None,
+    seq: int | None,
+    step: str | None,
+    passes: Path | None,
+    as_json: bool,
+) -> None:
     """Draw the program in BUILD: modules, statements, and every collective with its mesh axis, bytes and reason."""
     given = {name: value for name, value in (("batch", batch), ("seq", seq)) if value is not None}
-    written = visualize(build, outputs, given)
+    if step is not None:
+        from graphpar.viz.step import draw_step  # it compiles again, and that loads torch
+
+        written = Pictures(draw_step(build, step, outputs, passes))
+    else:
+        written = visualize(build, outputs, given)
     if as_json:
         click.echo(json.dumps({"files": [str(f) for f in written.files], "dot": not written.without_dot}, indent=1))
         return

@@ -1,0 +1,167 @@
+"""A step as graphviz DOT: what was added is green, what was removed red, what it touches white."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+
+from graphpar.viz.colours import FAINT, GREY, INK, LEVELS, MARKS, PAPER, RULE, colours, pieces
+from graphpar.viz.step_boxes import Arrow, Box, Boxes, Line, Room
+
+SHOWN = 8  # nodes of a box that are named
+WIDE = 64  # characters of a line
+SANS = "Helvetica,Arial,sans-serif"
+MONO = "monospace"
+SIGNS = {"added": "+", "removed": "−", "changed": "~", "kept": ""}
+WORDS = {"added": "added", "removed": "removed", "changed": "changed", "kept": "stays, and reads or is read by it"}
+OPS = {"loop_enter": "into each layer", "loop_leave": "out of the layers"}
+
+GRAPH = f'fontname="{SANS}" bgcolor="{PAPER}" rankdir=TB nodesep=0.22 ranksep=0.28 pad=0.3 labelloc=t labeljust=l'
+NODE = f'fontname="{SANS}" fontsize=10 fontcolor="{INK}" shape=box margin="0.08,0.04"'
+CLUSTER = f'style="rounded,filled" color="{RULE}" margin=12 labeljust=l'
+
+
+@dataclass(frozen=True)
+class Title:
+    """What stands above the picture of a step."""
+
+    step: str
+    purpose: str
+    facts: tuple[str, ...]
+    mesh: Mapping[str, int]
+
+
+def step_dot(drawn: Boxes, title: Title) -> str:
+    """The DOT text. The same step gives the same text."""
+    return "\n".join(_Writer(drawn, title).lines()) + "\n"
+
+
+class _Writer:
+    def __init__(self, drawn: Boxes, title: Title) -> None:
+        self.drawn = drawn
+        self.title = title
+        self.colours = colours(title.mesh)
+
+    def lines(self) -> Iterator[str]:
+        yield "digraph build {"
+        yield f"  graph [{GRAPH} label={self.heading()}]"
+        yield f"  node [{NODE}]"
+        yield f'  edge [color="{GREY}" penwidth=1.1 arrowsize=0.6]'
+        yield from self.room(self.drawn.root, 0)
+        yield from map(_arrow, self.drawn.arrows)
+        yield "}"
+
+    def room(self, room: Room, depth: int) -> Iterator[str]:
+        indent = "  " * (depth + 1)
+        if room.path:
+            fill = LEVELS[min(depth, len(LEVELS) - 1)]
+            yield f'{indent}subgraph "cluster_{room.path}" {{'
+            yield f'{indent}  graph [{CLUSTER} fillcolor="{fill}" label={_place(room)}]'
+        for box in room.boxes:
+            yield f"{indent}  {box.id} [{self.box(box)}]"
+        for inner in room.rooms:
+            yield from self.room(inner, depth + bool(room.path))
+        if room.path:
+            yield f"{indent}}}"
+
+    def box(self, box: Box) -> str:
+        colour = MARKS[box.mark]
+        rows = [self.head(box)]
+        if box.mark == "kept":
+            rows += [self.named(box)] if len(box.lines) > 1 else []
+        else:
+            rows += [self.line(line) for line in box.lines[:SHOWN]]
+            rows += [_sans(f"and {len(box.lines) - SHOWN} more", GREY)] if len(box.lines) > SHOWN else []
+        rows += [_sans(part, INK) for part in _wrapped(box.why)]
+        rows += [_sans(box.source, FAINT)] if box.source and box.mark != "kept" else []
+        cells = "".join(f"<TR><TD ALIGN='LEFT'>{row}</TD></TR>" for row in rows)
+        style = "rounded,filled,dashed" if box.mark == "removed" else "rounded,filled"
+        width = 1 if box.mark == "kept" else 1.8
+        table = f"<<TABLE BORDER='0' CELLPADDING='1' CELLSPACING='0'>{cells}</TABLE>>"
+        return f'style="{style}" color="{colour.line}" fillcolor="{colour.fill}" penwidth={width} label={table}'
+
+    def head(self, box: Box) -> str:
+        op = OPS.get(box.op, box.op)
+        ink = MARKS[box.mark].line if box.mark != "kept" else GREY
+        times = f" × {len(box.lines)}" if len(box.lines) > 1 else ""
+        over = (
+            f" over <FONT COLOR='{self.colours.get(box.axis, INK)}'><B>{escape(box.axis)}</B></FONT>"
+            if box.axis
+            else ""
+        )
+        sign = f"{SIGNS[box.mark]} " if SIGNS[box.mark] else ""
+        head = f"<FONT POINT-SIZE='{10 if box.mark == 'kept' else 12}' COLOR='{ink}'><B>{sign}{escape(op)}</B>{over}{times}</FONT>"
+        if box.mark != "kept" or len(box.lines) != 1:
+            return head
+        (line,) = box.lines
+        return f"{head}  {_sans(line.name, GREY)}  {self.shape(line.shape)}"
+
+    def named(self, box: Box) -> str:
+        """The names of what stays, on one line."""
+        names = [line.name for line in box.lines]
+        found = ", ".join(dict.fromkeys(names[:SHOWN])) + (
+            f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        )
+        return "<BR ALIGN='LEFT'/>".join(_sans(part, GREY) for part in _wrapped(found))
+
+    def line(self, line: Line) -> str:
+        parts = [_sans(line.name, INK)] if line.name else []
+        parts += [self.shape(line.shape)]
+        parts += [_sans(line.detail, MARKS["changed"].line)] if line.detail else []
+        return "  ".join(parts)
+
+    def shape(self, text: str) -> str:
+        return "".join(
+            f"<FONT FACE='{MONO}' POINT-SIZE='9' COLOR='{self.colours[axis] if axis else GREY}'>{escape(part)}</FONT>"
+            for part, axis in pieces(text, self.title.mesh)
+        )
+
+    def heading(self) -> str:
+        legend = "      ".join(
+            f"<FONT COLOR='{MARKS[mark].line}'><B>{sign or '□'}</B></FONT> {WORDS[mark]}"
+            for mark, sign in SIGNS.items()
+        )
+        rows = [
+            f"<FONT POINT-SIZE='20'><B>{escape(self.title.step)}</B></FONT>",
+            *(f"<FONT POINT-SIZE='12'>{escape(part)}</FONT>" for part in _wrapped(self.title.purpose, 2 * WIDE)),
+            *(
+                f"<FONT POINT-SIZE='11' COLOR='{GREY}'>{escape(part)}</FONT>"
+                for fact in self.title.facts
+                for part in _wrapped(fact, 2 * WIDE)
+            ),
+            f"<FONT POINT-SIZE='11'>{legend}      <FONT COLOR='{GREY}'>dotted: by way of ops that are not drawn</FONT></FONT>",
+            "",
+        ]
+        table = "".join(f"<TR><TD ALIGN='LEFT'>{row}</TD></TR>" for row in rows)
+        return f"<<TABLE BORDER='0' CELLPADDING='2' CELLSPACING='0'>{table}</TABLE>>"
+
+
+def _arrow(arrow: Arrow) -> str:
+    looks = {
+        "kept": "",
+        "folded": f' [style=dotted color="{FAINT}"]',
+        "added": f' [color="{MARKS["added"].line}" penwidth=1.8]',
+        "removed": f' [color="{MARKS["removed"].line}" style=dashed penwidth=1.4]',
+        "changed": "",
+    }
+    return f"  {arrow.tail} -> {arrow.head}{looks[arrow.mark]}"
+
+
+def _place(room: Room) -> str:
+    times = f"   <FONT POINT-SIZE='12'><B>× {room.times}</B></FONT>" if room.times > 1 else ""
+    return f"<<FONT POINT-SIZE='11'><B>{escape(room.path)}</B></FONT>{times}>"
+
+
+def _sans(text: str, colour: str) -> str:
+    return f"<FONT POINT-SIZE='10' COLOR='{colour}'>{escape(text)}</FONT>"
+
+
+def _wrapped(text: str, width: int = WIDE) -> Iterable[str]:
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + len(word) < width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
