@@ -133,7 +133,7 @@ def _change(old: Node, node: Node) -> str:
     if old.dtype != node.dtype:
         found.append(f"{old.dtype} is {node.dtype}")
     pairs = [(a, b) for a, b in zip(old.args, node.args, strict=False) if _scalar(a) != _scalar(b)]
-    found += [f"{_said(b)} in place of {_said(a)}" for a, b in pairs]
+    found += [f"{_said(b)} in place of {_said(a)}" if b is not None else f"without {_said(a)}" for a, b in pairs]
     return ", ".join(found)
 
 

@@ -1,34 +1,32 @@
 """The part of a program that a step changed: what it removed, added and changed, and what that reads and is read by.
 
-A block that is written out for each layer, with the same changes in every one, is there once.
+What happens to parameters before anything else reads them is told apart from the flow of values.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from graphpar.builds.log import home
 from graphpar.ir.difference import Difference
 from graphpar.ir.graph import Node
 
 Mark: TypeAlias = Literal["added", "removed", "changed", "kept", "folded"]
-LEAVES = ("parameter", "buffer", "input")
-_LAYER = re.compile(r"^(.*?(?:^|\.))(\d+)(?=\.|$)")
+Edge: TypeAlias = "tuple[Node, Node]"
+TENSORS = ("parameter", "buffer")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Nodes in the order of the program, and edges between them; `times` says how often a written-out layer is there.
+    """Nodes in the order of the program, and edges between them; a `folded` one leads through what is not shown.
 
-    A `folded` edge leads through nodes that are not shown.
+    `tensors` has what was done to each parameter and buffer alone, in order.
     """
 
     marks: Mapping[Node, Mark]
-    edges: Mapping[tuple[Node, Node], Mark]
-    times: Mapping[str, int]
+    edges: Mapping[Edge, Mark]
+    tensors: Mapping[Node, tuple[tuple[Mark, Node], ...]]
 
 
 def neighbours(found: Difference) -> Part:
@@ -36,15 +34,19 @@ def neighbours(found: Difference) -> Part:
     focus: dict[Node, Mark] = {**dict.fromkeys(found.removed, "removed"), **dict.fromkeys(found.added, "added")}
     focus |= dict.fromkeys(found.changed, "changed")
     if not focus and not found.modules:  # values are only told something new: show it where they come from
-        return Part({n: "changed" for n in found.after.nodes if n.op in LEAVES}, {}, {})
+        return Part({}, {}, {n: () for n in found.after.nodes if n.op in (*TENSORS, "input")})
     now = {old: node for node, old in found.was.items()}
-    edges = _edges(found, now)
-    near = {n for edge in edges for n in edge if not focus.keys().isdisjoint(edge)}
     order = _order(found, now)
-    marks: dict[Node, Mark] = {n: focus.get(n, "kept") for n in order if n in near or n in focus}
+    tensor = _tensors(order)
+    edges = {(a, n): mark for (a, n), mark in _edges(found, now).items() if a not in tensor}
+    flow = focus.keys() - tensor.keys()
+    near = {n for edge in edges for n in edge if not flow.isdisjoint(edge)}
+    marks: dict[Node, Mark] = {n: focus.get(n, "kept") for n in order if n in near or n in flow}
     shown = {edge: mark for edge, mark in edges.items() if edge[0] in marks and edge[1] in marks}
-    shown |= _folded(found, marks, shown)
-    return _once(marks, shown)
+    done: dict[Node, list[tuple[Mark, Node]]] = {}
+    for node in (n for n in order if n in focus and n in tensor):
+        done.setdefault(now.get(tensor[node], tensor[node]), []).append((focus[node], node))
+    return Part(marks, shown | _folded(found, marks), {n: tuple(whole) for n, whole in done.items()})
 
 
 def _order(found: Difference, now: Mapping[Node, Node]) -> list[Node]:
@@ -62,18 +64,29 @@ def _order(found: Difference, now: Mapping[Node, Node]) -> list[Node]:
     return [*order, *after]
 
 
-def _edges(found: Difference, now: Mapping[Node, Node]) -> dict[tuple[Node, Node], Mark]:
+def _tensors(order: Iterable[Node]) -> dict[Node, Node]:
+    """What is computed from parameters and buffers alone, with the first of these."""
+    found: dict[Node, Node] = {}
+    for node in order:
+        if node.op in TENSORS:
+            found[node] = node
+        elif node.operands and all(a in found for a in node.operands):
+            found[node] = found[node.operands[0]]
+    return found
+
+
+def _edges(found: Difference, now: Mapping[Node, Node]) -> dict[Edge, Mark]:
     """Who reads whom, on both sides."""
-    old = {(now.get(a, a), now.get(n, n)) for n in found.before.nodes for a in n.operands}
-    new = {(a, n) for n in found.after.nodes for a in n.operands}
-    edges: dict[tuple[Node, Node], Mark] = {e: "kept" if e in old else "added" for e in _ordered(found.after.nodes)}
-    for edge in ((now.get(a, a), now.get(n, n)) for a, n in _ordered(found.before.nodes)):
-        if edge not in new and not _leads(found, *edge):
+    old = [(now.get(a, a), now.get(n, n)) for a, n in _reads(found.before.nodes)]
+    known = set(old)
+    edges: dict[Edge, Mark] = {edge: "kept" if edge in known else "added" for edge in _reads(found.after.nodes)}
+    for edge in old:
+        if edge not in edges and not _leads(found, *edge):
             edges[edge] = "removed"
     return edges
 
 
-def _ordered(nodes: Iterable[Node]) -> list[tuple[Node, Node]]:
+def _reads(nodes: Iterable[Node]) -> list[Edge]:
     return [(a, n) for n in nodes for a in dict.fromkeys(n.operands)]
 
 
@@ -89,66 +102,20 @@ def _leads(found: Difference, tail: Node, head: Node) -> bool:
     return False
 
 
-def _folded(
-    found: Difference, marks: Mapping[Node, Mark], edges: Mapping[tuple[Node, Node], Mark]
-) -> dict[tuple[Node, Node], Mark]:
+def _folded(found: Difference, marks: Mapping[Node, Mark]) -> dict[Edge, Mark]:
     """Edges for what flows through nodes that are not shown, except where a shown path says so already."""
     sources: dict[Node, dict[Node, None]] = {}
     above: dict[Node, set[Node]] = {}
-    folded: dict[tuple[Node, Node], Mark] = {}
+    folded: dict[Edge, Mark] = {}
     for node in found.after.nodes:
-        through: dict[Node, None] = {}
-        for operand in node.operands:
-            through |= {} if operand in marks else sources[operand]
-        if node not in marks:
-            sources[node] = through | {a: None for a in node.operands if a in marks}
-            continue
         direct = [a for a in node.operands if a in marks]
+        through = {n: None for a in node.operands if a not in marks for n in sources[a]}
+        if node not in marks:
+            sources[node] = through | dict.fromkeys(direct)
+            continue
         above[node] = {n for a in direct for n in (a, *above[a])}
         for tail in reversed(through):
             if tail not in above[node]:
                 folded[tail, node] = "folded"
                 above[node] |= {tail, *above[tail]}
     return folded
-
-
-# ------------------------------------------------------------ layers that are written out
-
-
-def _once(marks: Mapping[Node, Mark], edges: Mapping[tuple[Node, Node], Mark]) -> Part:
-    """The first of the layers that are changed alike stands for all of them."""
-    layers: dict[str, list[Node]] = {}
-    for node in marks:
-        if layer := layer_of(node):
-            layers.setdefault(layer, []).append(node)
-    first: dict[object, str] = {}
-    stands: dict[Node, Node] = {}
-    times: dict[str, int] = {}
-    for layer, nodes in layers.items():
-        chosen = first.setdefault(_form(layer, nodes, marks), layer)
-        times[chosen] = times.get(chosen, 0) + 1
-        stands |= dict(zip(nodes, layers[chosen], strict=True))
-    kept = {n: mark for n, mark in marks.items() if stands.get(n, n) is n}
-    drawn: dict[tuple[Node, Node], Mark] = {}
-    for (tail, head), mark in edges.items():
-        edge = stands.get(tail, tail), stands.get(head, head)
-        back = edge != (tail, head) and layer_of(tail) != layer_of(head) and layer_of(edge[0]) == layer_of(edge[1])
-        if not (back and layer_of(edge[0])):  # else from one layer to the next
-            drawn.setdefault(edge, mark)
-    return Part(kept, drawn, {layer: n for layer, n in times.items() if n > 1})
-
-
-def layer_of(node: Node) -> str:
-    """The outermost member of a list that a node lies in: `layers.3`; nothing outside of lists."""
-    found = _LAYER.match(home(node))
-    return found[1] + found[2] if found else ""
-
-
-def _form(layer: str, nodes: list[Node], marks: Mapping[Node, Mark]) -> object:
-    """What two layers that are changed alike have in common."""
-    numbers = {node: i for i, node in enumerate(nodes)}
-    around = layer.rpartition(".")[0]
-    return around, tuple(
-        (home(n)[len(layer) :], marks[n], n.op, n.note, tuple(numbers.get(a, -1) for a in n.operands if a in marks))
-        for n in nodes
-    )

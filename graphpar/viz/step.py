@@ -91,7 +91,7 @@ def _nothing(again: Again, step: Step) -> Diagnostic:
         "nothing-to-draw",
         None,
         f"step `{step.name}` changed nothing in this model, so there is nothing to draw",
-        why=tuple(text for text in (step.purpose, step.said("When not")) if text),
+        why=tuple(text for text in (step.purpose, step.said("What it does")) if text),
         fix=f"--step {' | '.join(acted)}",
         kind="check",
     )

@@ -1,14 +1,16 @@
-"""What is alike among the nodes of a picture becomes one box: all biases that are summed over dp, `wq wk wv` of a layer."""
+"""What is drawn of a step: boxes of ops that are alike, and tables of parameters, in the modules they belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from graphpar.builds.log import home, source
 from graphpar.ir.difference import Difference
 from graphpar.ir.graph import Graph, Node
-from graphpar.viz.neighbours import LEAVES, Mark, Part
+from graphpar.viz.layers import once
+from graphpar.viz.neighbours import Mark, Part
 
 Spell = Callable[[Node], str]
 
@@ -36,13 +38,41 @@ class Box:
 
 
 @dataclass(frozen=True)
+class Done:
+    """What a step did to a parameter alone: an op that is new or gone, over these mesh axes, or another property."""
+
+    mark: Mark
+    what: str
+    axes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A parameter or buffer, and what was done to it."""
+
+    name: str
+    shape: str
+    done: tuple[Done, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The parameters of a module, and the reasons for what was done to them."""
+
+    id: str
+    rows: tuple[Row, ...]
+    why: tuple[str, ...]
+
+
+@dataclass
 class Room:
-    """A module with its boxes, and the modules in it; `times` says how often it is there."""
+    """A module with what is drawn in it; `times` says how often it is there."""
 
     path: str
     times: int
-    boxes: tuple[Box, ...]
-    rooms: tuple[Room, ...] = ()
+    boxes: list[Box] = field(default_factory=list[Box])
+    tables: list[Table] = field(default_factory=list[Table])
+    rooms: list[Room] = field(default_factory=list["Room"])
 
 
 @dataclass(frozen=True)
@@ -64,47 +94,56 @@ class Boxes:
 
 def boxes(found: Difference, part: Part, spell: Spell) -> Boxes:
     """Put the nodes of a part into boxes, and the boxes into their modules."""
-    return _Packing(found, part, spell).packed()
+    part, times = once(part)
+    return _Packing(found, part, spell, times).packed()
 
 
+@dataclass
 class _Packing:
-    def __init__(self, found: Difference, part: Part, spell: Spell) -> None:
-        self.found = found
-        self.part = part
-        self.spell = spell
-        self.graph: Graph = found.after
-        self.outer = {path.rpartition(".")[0] for path in found.after.modules}  # modules that have others
-        self.box: dict[Node, str] = {}
+    found: Difference
+    part: Part
+    spell: Spell
+    layers: Mapping[str, int]
+    box: dict[Node, str] = field(default_factory=dict[Node, str])
+    rooms: dict[str, Room] = field(default_factory=dict[str, Room])
+
+    @property
+    def graph(self) -> Graph:
+        return self.found.after
 
     def packed(self) -> Boxes:
+        root = self.room("")
+        for number, (path, what) in enumerate(self.found.modules.items(), start=1):
+            self.room(path).boxes.append(Box(f"module{number}", "changed", "module", "", what, "", ()))
+        self.tables()
         alike: dict[object, list[Node]] = {}
         for node in self.part.marks:
             members = alike.setdefault(self.form(node), [])
             members.append(node)
             self.box[node] = self.box.get(members[0], f"box{len(alike)}")
-        rooms: dict[str, list[Box]] = {}
-        for number, (path, what) in enumerate(self.found.modules.items(), start=1):
-            rooms.setdefault(path, []).append(Box(f"module{number}", "changed", "module", "", what, "", ()))
         for members in alike.values():
-            rooms.setdefault(self.room(members[0]), []).append(self.made(members))
+            self.room(self.path(members[0])).boxes.append(self.made(members))
         arrows: dict[tuple[str, str], Mark] = {}
         for (tail, head), mark in self.part.edges.items():
             arrows.setdefault((self.box[tail], self.box[head]), mark)
-        return Boxes(self.rooms(rooms), tuple(Arrow(*ends, mark) for ends, mark in arrows.items() if len({*ends}) == 2))
+        return Boxes(root, tuple(Arrow(*ends, mark) for ends, mark in arrows.items() if len({*ends}) == 2))
+
+    # ------------------------------------------------------------ boxes
+
+    @cached_property
+    def tails(self) -> Mapping[Node, tuple[Node, ...]]:
+        """What each node reads in the picture."""
+        found: dict[Node, tuple[Node, ...]] = {}
+        for tail, head in self.part.edges:
+            found[head] = (*found.get(head, ()), tail)
+        return found
 
     def form(self, node: Node) -> object:
         """What nodes of one box have in common."""
         mark = self.part.marks[node]
-        reads = tuple(dict.fromkeys(self.box[a] for a in node.operands if a in self.part.marks))
-        if node.op in LEAVES:
-            return self.room(node), mark, node.op, self.readers(node) if mark == "kept" else ()
-        detail = self.found.changed.get(node, "")
-        return self.room(node), mark, node.op, _axis(node), node.note, detail, reads, node.op.startswith("loop")
-
-    def readers(self, node: Node) -> object:
-        """The ops that read a leaf; leaves that are read alike share a box."""
-        heads = [head for tail, head in self.part.edges if tail is node]
-        return tuple(sorted({(self.part.marks[h], h.op, _axis(h)) for h in heads}))
+        reads = tuple(dict.fromkeys(self.box.get(a, "") for a in self.tails.get(node, ())))
+        alone = () if reads else node  # a value that comes from elsewhere is like no other
+        return self.path(node), mark, node.op, _axis(node), node.note, self.found.changed.get(node, ""), reads, alone
 
     def made(self, nodes: list[Node]) -> Box:
         first = nodes[0]
@@ -115,63 +154,76 @@ class _Packing:
             first.op,
             _axis(first),
             first.note,
-            next(iter(sources), "") if len(sources) == 1 else "",
-            tuple(Line(self.name(n), self.spell(n), self.detail(n)) for n in nodes),
+            next(iter(sources)) if len(sources) == 1 else "",
+            tuple(Line(self.name(n), self.spell(n), self.found.changed.get(n, "")) for n in nodes),
         )
-
-    def detail(self, node: Node) -> str:
-        """What changed in a node; for one that only got names, its sizes."""
-        if self.part.marks[node] != "changed":
-            return ""
-        return self.found.changed.get(node) or " ".join(map(str, node.shape)) or "scalar"
 
     def name(self, node: Node) -> str:
         """What a node is called within its room."""
-        if node.op in LEAVES:
-            return node.attrs["name"].removeprefix(f"{self.room(node)}.")
-        leaf = node.origin.module.removeprefix(self.room(node)).removeprefix(".")
+        if "name" in node.attrs:
+            return node.attrs["name"].removeprefix(f"{self.path(node)}.")
+        leaf = node.origin.module.removeprefix(self.path(node)).removeprefix(".")
         return leaf or (node.origin.names[-1] if node.origin.names else "")
+
+    # ------------------------------------------------------------ parameters
+
+    def tables(self) -> None:
+        held: dict[str, list[Node]] = {}
+        for node in self.part.tensors:
+            held.setdefault(self.path(node), []).append(node)
+        for number, (path, nodes) in enumerate(held.items(), start=1):
+            rows = tuple(Row(self.name(n), self.spell(n), self.done(n)) for n in nodes)
+            reasons = dict.fromkeys(done.note for n in nodes for _, done in self.part.tensors[n] if done.note)
+            self.room(path).tables.append(Table(f"table{number}", rows, tuple(reasons)))
+
+    def done(self, tensor: Node) -> tuple[Done, ...]:
+        """What was done to a tensor; to one that was only named, it was given names for its sizes."""
+        told: dict[tuple[Mark, str], tuple[str, ...]] = {}
+        for mark, node in self.part.tensors[tensor]:
+            what = self.found.changed[node] if mark == "changed" else node.op
+            told[mark, what] = (*told.get((mark, what), ()), *_axis(node).split())
+        if not told:
+            return (Done("kept", " ".join(map(str, tensor.shape)) or "scalar"),)
+        return tuple(Done(mark, what, axes) for (mark, what), axes in told.items())
 
     # ------------------------------------------------------------ modules
 
-    def room(self, node: Node) -> str:
-        """The module that a node is drawn in: the innermost that has others in it."""
-        path = home(node)
-        return path if path in self.outer or not path else path.rpartition(".")[0]
+    def path(self, node: Node) -> str:
+        """The module that a node is drawn in: the innermost that has others in it, or the model.
 
-    def rooms(self, held: Mapping[str, list[Box]]) -> Room:
-        """The tree of rooms; one without boxes of its own and with a single room in it is left out."""
-        return self.below("", sorted(held), held)
+        Modules around a list of layers hold all of the picture, so they are not drawn.
+        """
+        inside = home(node)
+        path = inside if inside in self.outer else inside.rpartition(".")[0]
+        return "" if path in self.around else path
 
-    def below(self, path: str, paths: list[str], held: Mapping[str, list[Box]]) -> Room:
-        inside: dict[str, list[str]] = {}
-        for other in paths:
-            if other != path:
-                inside.setdefault(_next(path, other), []).append(other)
-        rooms = tuple(self.below(child, others, held) for child, others in inside.items())
-        if len(rooms) == 1 and path not in held and self.times(path) == 1:
-            return rooms[0]
-        return Room(path, self.times(path), tuple(held.get(path, ())), rooms)
+    @cached_property
+    def outer(self) -> frozenset[str]:
+        """The modules that have others in them."""
+        return frozenset(path.rpartition(".")[0] for path in self.graph.modules)
+
+    @cached_property
+    def around(self) -> frozenset[str]:
+        """The lists of layers, and what they lie in."""
+        lists = {path for path in self.graph.lists() if "*" not in path}
+        parents = {".".join(path.split(".")[:i]) for path in lists for i in range(path.count(".") + 1)}
+        return frozenset(lists | parents)
+
+    def room(self, path: str) -> Room:
+        """The room of a module, within those around it."""
+        if path not in self.rooms:
+            self.rooms[path] = Room(path, self.times(path))
+            if path:
+                parent = path.rpartition(".")[0]
+                self.room("" if parent in self.around else parent).rooms.append(self.rooms[path])
+        return self.rooms[path]
 
     def times(self, path: str) -> int:
         """How often a module is there: as a body of a loop, or written out and changed alike."""
         if path.rpartition(".")[2].startswith("*"):
             return len(self.graph.members(path))
-        return self.part.times.get(path, 1)
-
-
-def _next(path: str, inner: str) -> str:
-    """The module one level below `path` on the way to `inner`."""
-    depth = len(path.split(".")) if path else 0
-    return ".".join(inner.split(".")[: depth + 1])
+        return self.layers.get(path, 1)
 
 
 def _axis(node: Node) -> str:
     return str(node.attrs["axis"]) if "forward" in node.attrs else ""
-
-
-def every(room: Room) -> Iterator[Box]:
-    """The boxes of a module and of those in it."""
-    yield from room.boxes
-    for inner in room.rooms:
-        yield from every(inner)

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from html import escape
 
 from graphpar.viz.colours import FAINT, GREY, INK, LEVELS, MARKS, PAPER, RULE, colours, pieces
-from graphpar.viz.step_boxes import Arrow, Box, Boxes, Line, Room
+from graphpar.viz.step_boxes import Arrow, Box, Boxes, Done, Line, Room, Row, Table
 
 SHOWN = 8  # nodes of a box that are named
+ROWS = 16  # parameters of a module that are shown
 WIDE = 64  # characters of a line
 SANS = "Helvetica,Arial,sans-serif"
 MONO = "monospace"
-SIGNS = {"added": "+", "removed": "−", "changed": "~", "kept": ""}
-WORDS = {"added": "added", "removed": "removed", "changed": "changed", "kept": "stays, and reads or is read by it"}
+SIGNS = {"added": "+", "removed": "−", "changed": "~", "kept": "■"}
+WORDS = {"added": "added", "removed": "removed", "changed": "changed", "kept": "stays"}
 OPS = {"loop_enter": "into each layer", "loop_leave": "out of the layers"}
 
 GRAPH = f'fontname="{SANS}" bgcolor="{PAPER}" rankdir=TB nodesep=0.22 ranksep=0.28 pad=0.3 labelloc=t labeljust=l'
@@ -58,6 +59,8 @@ class _Writer:
             fill = LEVELS[min(depth, len(LEVELS) - 1)]
             yield f'{indent}subgraph "cluster_{room.path}" {{'
             yield f'{indent}  graph [{CLUSTER} fillcolor="{fill}" label={_place(room)}]'
+        for table in room.tables:
+            yield f"{indent}  {table.id} [{self.table(table)}]"
         for box in room.boxes:
             yield f"{indent}  {box.id} [{self.box(box)}]"
         for inner in room.rooms:
@@ -65,45 +68,35 @@ class _Writer:
         if room.path:
             yield f"{indent}}}"
 
+    # ------------------------------------------------------------ boxes
+
     def box(self, box: Box) -> str:
-        colour = MARKS[box.mark]
+        mark = MARKS[box.mark]
         rows = [self.head(box)]
         if box.mark == "kept":
-            rows += [self.named(box)] if len(box.lines) > 1 else []
+            rows += self.named(box)
         else:
             rows += [self.line(line) for line in box.lines[:SHOWN]]
-            rows += [_sans(f"and {len(box.lines) - SHOWN} more", GREY)] if len(box.lines) > SHOWN else []
+            rows += _more(len(box.lines) - SHOWN)
         rows += [_sans(part, INK) for part in _wrapped(box.why)]
         rows += [_sans(box.source, FAINT)] if box.source and box.mark != "kept" else []
-        cells = "".join(f"<TR><TD ALIGN='LEFT'>{row}</TD></TR>" for row in rows)
         style = "rounded,filled,dashed" if box.mark == "removed" else "rounded,filled"
         width = 1 if box.mark == "kept" else 1.8
-        table = f"<<TABLE BORDER='0' CELLPADDING='1' CELLSPACING='0'>{cells}</TABLE>>"
-        return f'style="{style}" color="{colour.line}" fillcolor="{colour.fill}" penwidth={width} label={table}'
+        return f'style="{style}" color="{mark.line}" fillcolor="{mark.fill}" penwidth={width} label={_stacked(rows)}'
 
     def head(self, box: Box) -> str:
-        op = OPS.get(box.op, box.op)
-        ink = MARKS[box.mark].line if box.mark != "kept" else GREY
         times = f" × {len(box.lines)}" if len(box.lines) > 1 else ""
-        over = (
-            f" over <FONT COLOR='{self.colours.get(box.axis, INK)}'><B>{escape(box.axis)}</B></FONT>"
-            if box.axis
-            else ""
-        )
-        sign = f"{SIGNS[box.mark]} " if SIGNS[box.mark] else ""
-        head = f"<FONT POINT-SIZE='{10 if box.mark == 'kept' else 12}' COLOR='{ink}'><B>{sign}{escape(op)}</B>{over}{times}</FONT>"
-        if box.mark != "kept" or len(box.lines) != 1:
-            return head
-        (line,) = box.lines
-        return f"{head}  {_sans(line.name, GREY)}  {self.shape(line.shape)}"
+        if box.mark != "kept":
+            over = self.over(box.axis.split())
+            return f"{_signed(box.mark, OPS.get(box.op, box.op), 12)}{over}{times}"
+        op = f"<B>{escape(OPS.get(box.op, box.op))}</B>{times}"
+        named = f"  {_sans(box.lines[0].name, GREY)}  {self.shape(box.lines[0].shape)}" if len(box.lines) == 1 else ""
+        return f"<FONT COLOR='{GREY}'>{op}</FONT>{named}"
 
-    def named(self, box: Box) -> str:
-        """The names of what stays, on one line."""
-        names = [line.name for line in box.lines]
-        found = ", ".join(dict.fromkeys(names[:SHOWN])) + (
-            f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        )
-        return "<BR ALIGN='LEFT'/>".join(_sans(part, GREY) for part in _wrapped(found))
+    def named(self, box: Box) -> list[str]:
+        """The names of several ops that stay."""
+        names = list(dict.fromkeys(line.name for line in box.lines if line.name)) if len(box.lines) > 1 else []
+        return [_sans(part, GREY) for part in _wrapped(", ".join(names[:SHOWN]))] + _more(len(names) - SHOWN)
 
     def line(self, line: Line) -> str:
         parts = [_sans(line.name, INK)] if line.name else []
@@ -116,6 +109,32 @@ class _Writer:
             f"<FONT FACE='{MONO}' POINT-SIZE='9' COLOR='{self.colours[axis] if axis else GREY}'>{escape(part)}</FONT>"
             for part, axis in pieces(text, self.title.mesh)
         )
+
+    def over(self, axes: Iterable[str]) -> str:
+        """` over tp`, in the colour of the axis."""
+        words = " ".join(f"<FONT COLOR='{self.colours.get(a, INK)}'><B>{escape(a)}</B></FONT>" for a in axes)
+        return f" over {words}" if words else ""
+
+    # ------------------------------------------------------------ tables
+
+    def table(self, table: Table) -> str:
+        rows = [self.row(row) for row in table.rows[:ROWS]]
+        under = [*_more(len(table.rows) - ROWS), *(_sans(part, GREY) for why in table.why for part in _wrapped(why))]
+        rows += [f"<TR><TD COLSPAN='3' ALIGN='LEFT'>{text}</TD></TR>" for text in under]
+        look = f"BORDER='1' CELLBORDER='0' CELLSPACING='0' CELLPADDING='2' COLOR='{RULE}' BGCOLOR='{PAPER}'"
+        return f"shape=plain label=<<TABLE {look}>{''.join(rows)}</TABLE>>"
+
+    def row(self, row: Row) -> str:
+        cells = (_sans(row.name, INK), self.shape(row.shape), "   ".join(map(self.done, row.done)))
+        return "<TR>" + "".join(f"<TD ALIGN='LEFT'>{cell}</TD>" for cell in cells) + "</TR>"
+
+    def done(self, done: Done) -> str:
+        """What was done to a parameter, in front of what it is done for."""
+        if done.mark == "kept":
+            return _sans(done.what, FAINT)
+        return f"{_signed(done.mark, done.what, 10)}{self.over(done.axes)}"
+
+    # ------------------------------------------------------------ text
 
     def heading(self) -> str:
         legend = "      ".join(
@@ -130,7 +149,7 @@ class _Writer:
                 for fact in self.title.facts
                 for part in _wrapped(fact, 2 * WIDE)
             ),
-            f"<FONT POINT-SIZE='11'>{legend}      <FONT COLOR='{GREY}'>dotted: by way of ops that are not drawn</FONT></FONT>",
+            f"<FONT POINT-SIZE='11'>{legend}      ┈ by way of ops that are not drawn</FONT>",
             "",
         ]
         table = "".join(f"<TR><TD ALIGN='LEFT'>{row}</TD></TR>" for row in rows)
@@ -153,11 +172,24 @@ def _place(room: Room) -> str:
     return f"<<FONT POINT-SIZE='11'><B>{escape(room.path)}</B></FONT>{times}>"
 
 
+def _signed(mark: str, text: str, size: int) -> str:
+    return f"<FONT POINT-SIZE='{size}' COLOR='{MARKS[mark].line}'><B>{SIGNS[mark]} {escape(text)}</B></FONT>"
+
+
+def _stacked(rows: Iterable[str]) -> str:
+    cells = "".join(f"<TR><TD ALIGN='LEFT'>{row}</TD></TR>" for row in rows)
+    return f"<<TABLE BORDER='0' CELLPADDING='1' CELLSPACING='0'>{cells}</TABLE>>"
+
+
+def _more(count: int) -> list[str]:
+    return [_sans(f"and {count} more", GREY)] if count > 0 else []
+
+
 def _sans(text: str, colour: str) -> str:
     return f"<FONT POINT-SIZE='10' COLOR='{colour}'>{escape(text)}</FONT>"
 
 
-def _wrapped(text: str, width: int = WIDE) -> Iterable[str]:
+def _wrapped(text: str, width: int = WIDE) -> list[str]:
     lines: list[str] = []
     for word in text.split():
         if lines and len(lines[-1]) + len(word) < width:
