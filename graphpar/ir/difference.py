@@ -171,7 +171,7 @@ def _differ(old: object, new: object) -> bool:
 
 def _said(value: object) -> str:
     if isinstance(value, Node):
-        return value.op
+        return str(value.attrs.get("name", value.op)).rpartition(".")[2]
     return " ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
 
 

@@ -37,7 +37,7 @@ def neighbours(found: Difference) -> Part:
         return Part({}, {}, {n: () for n in found.after.nodes if n.op in (*TENSORS, "input")})
     now = {old: node for node, old in found.was.items()}
     order = _order(found, now)
-    tensor = _tensors(order)
+    tensor = _tensors(order, now)
     edges = {(a, n): mark for (a, n), mark in _edges(found, now).items() if a not in tensor}
     flow = focus.keys() - tensor.keys()
     near = {n for edge in edges for n in edge if not flow.isdisjoint(edge)}
@@ -64,14 +64,14 @@ def _order(found: Difference, now: Mapping[Node, Node]) -> list[Node]:
     return [*order, *after]
 
 
-def _tensors(order: Iterable[Node]) -> dict[Node, Node]:
+def _tensors(order: Iterable[Node], now: Mapping[Node, Node]) -> dict[Node, Node]:
     """What is computed from parameters and buffers alone, with the first of these."""
     found: dict[Node, Node] = {}
     for node in order:
         if node.op in TENSORS:
             found[node] = node
-        elif node.operands and all(a in found for a in node.operands):
-            found[node] = found[node.operands[0]]
+        elif (reads := [now.get(a, a) for a in node.operands]) and all(a in found for a in reads):
+            found[node] = found[reads[0]]
     return found
 
 

@@ -194,7 +194,7 @@ class _Packing:
         Modules around a list of layers hold all of the picture, so they are not drawn.
         """
         inside = home(node)
-        path = inside if inside in self.outer else inside.rpartition(".")[0]
+        path = inside if self.graph.members(inside)[0] in self.outer else inside.rpartition(".")[0]
         return "" if path in self.around else path
 
     @cached_property

@@ -16,7 +16,7 @@ SANS = "Helvetica,Arial,sans-serif"
 MONO = "monospace"
 SIGNS = {"added": "+", "removed": "−", "changed": "~", "kept": "■"}
 WORDS = {"added": "added", "removed": "removed", "changed": "changed", "kept": "stays"}
-OPS = {"loop_enter": "into each layer", "loop_leave": "out of the layers"}
+OPS = {"loop_enter": "into each layer", "loop_leave": "out of the layers", "slice_": "slice"}
 
 GRAPH = f'fontname="{SANS}" bgcolor="{PAPER}" rankdir=TB nodesep=0.22 ranksep=0.28 pad=0.3 labelloc=t labeljust=l'
 NODE = f'fontname="{SANS}" fontsize=10 fontcolor="{INK}" shape=box margin="0.08,0.04"'
@@ -186,7 +186,7 @@ def _more(count: int) -> list[str]:
 
 
 def _sans(text: str, colour: str) -> str:
-    return f"<FONT POINT-SIZE='10' COLOR='{colour}'>{escape(text)}</FONT>"
+    return f"<FONT POINT-SIZE='10' COLOR='{colour}'>{escape(text)}</FONT>" if text else ""  # dot takes no empty text
 
 
 def _wrapped(text: str, width: int = WIDE) -> list[str]:
