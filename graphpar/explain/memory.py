@@ -45,19 +45,28 @@ class Sharded:
 
 def memory(plan: Mapping[str, Any]) -> Memory:
     """What a rank holds, in a pipeline the one that holds the most; else all hold the same amount."""
+    return max(by_place(plan), key=lambda held: held.total)
+
+
+def by_place(plan: Mapping[str, Any]) -> list[Memory]:
+    """What a rank holds at each place of a pipeline; without one, at the only place there is."""
     whole = _bytes(plan["parameters"].values(), "shape")
-    return max((_of_rank(place, whole) for place in places(plan)), key=lambda held: held.total)
+    return [_stored(place, whole, "local_shape") for place in places(plan)]
 
 
-def _of_rank(plan: Mapping[str, Any], whole: int) -> Memory:
+def unsplit(plan: Mapping[str, Any]) -> Memory:
+    """What one device would hold."""
+    return _stored(plan, _bytes(plan["parameters"].values(), "shape"), "shape")
+
+
+def _stored(plan: Mapping[str, Any], whole: int, shape: str) -> Memory:
     parameters = list(plan["parameters"].values())
-    trainable = [p for p in parameters if p["trainable"]]
-    gradients = _bytes(trainable, "local_shape")
+    gradients = _bytes([p for p in parameters if p["trainable"]], shape)
     return Memory(
-        parameters=_bytes(parameters, "local_shape"),
+        parameters=_bytes(parameters, shape),
         gradients=gradients,
         moments=2 * gradients,
-        buffers=_bytes(plan["buffers"].values(), "local_shape"),
+        buffers=_bytes(plan["buffers"].values(), shape),
         whole=whole,
     )
 

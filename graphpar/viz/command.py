@@ -12,6 +12,8 @@ import click
 from graphpar.check.folder import read_build
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.viz.dot import dot
+from graphpar.viz.figure import KINDS as FIGURES
+from graphpar.viz.figure import draw_figure
 from graphpar.viz.heading import heading
 from graphpar.viz.page import page
 from graphpar.viz.render import FORMATS, NoDotError, render
@@ -49,6 +51,10 @@ class Pictures:
 @click.option("--seq", type=click.IntRange(1), help="tokens per sequence, for the number of bytes")
 @click.option("--step", metavar="PASS", help="draw what one step of the compilation did, such as `place`")
 @click.option("--passes", type=click.Path(path_type=Path), metavar="DIR", help="passes of your own, for --step")
+@click.option("--figure", type=click.Choice(FIGURES), help="draw a figure for a report, as .svg, .png or .pdf")
+@click.option(
+    "--metrics", type=click.Path(path_type=Path), metavar="FILE", help="for the loss  [default: run/metrics.jsonl]"
+)
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout")
 def command(
     build: Path,
@@ -57,11 +63,17 @@ def command(
     seq: int | None,
     step: str | None,
     passes: Path | None,
+    figure: str | None,
+    metrics: Path | None,
     as_json: bool,
 ) -> None:
     """Draw the program in BUILD: modules, statements, and every collective with its mesh axis, bytes and reason."""
     given = {name: value for name, value in (("batch", batch), ("seq", seq)) if value is not None}
-    if step is not None:
+    if step is not None and figure is not None:
+        raise click.UsageError("--step and --figure are two pictures: ask for one at a time")
+    if figure is not None:
+        written = Pictures(draw_figure(build, figure, outputs, metrics))
+    elif step is not None:
         from graphpar.viz.step import draw_step  # it compiles again, and that loads torch
 
         written = Pictures(draw_step(build, step, outputs, passes))

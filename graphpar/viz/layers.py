@@ -48,14 +48,17 @@ def _form(layer: str, nodes: list[Node], part: Part) -> object:
     """What two layers that are changed alike have in common."""
     numbers = {node: i for i, node in enumerate(nodes)}
     around = layer.rpartition(".")[0]
-    return around, tuple(
-        (
-            home(n)[len(layer) :],
-            n.op,
-            n.note,
-            part.marks.get(n),
-            tuple((mark, done.op, done.note) for mark, done in part.tensors.get(n, ())),
-            tuple(numbers.get(a, -1) for a in n.operands if a in part.marks),
-        )
-        for n in nodes
+    return (
+        around,
+        tuple(
+            (
+                home(n)[len(layer) :],
+                n.op,
+                n.note,
+                part.marks.get(n),
+                tuple((mark, done.op, done.note) for mark, done in part.tensors.get(n, ())),
+            )
+            for n in nodes
+        ),
+        frozenset((numbers[a], numbers[b], mark) for (a, b), mark in part.edges.items() if {a, b} <= numbers.keys()),
     )

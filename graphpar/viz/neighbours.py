@@ -81,7 +81,7 @@ def _edges(found: Difference, now: Mapping[Node, Node]) -> dict[Edge, Mark]:
     known = set(old)
     edges: dict[Edge, Mark] = {edge: "kept" if edge in known else "added" for edge in _reads(found.after.nodes)}
     for edge in old:
-        if edge not in edges and not _leads(found, *edge):
+        if edge not in edges and not (edge[1] in found.was and _leads(found, *edge)):
             edges[edge] = "removed"
     return edges
 

@@ -9,7 +9,7 @@ from typing import Any
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.pipeline.describe import number
 from graphpar.schedules.actions import parse
-from graphpar.schedules.clock import Costs, Stuck, clock
+from graphpar.schedules.clock import Costs, Stuck, Timeline, clock
 from graphpar.viz.gantt import gantt
 
 ESTIMATE = "if a stage takes as long as it has operations, and each half of its backward as long as its forward"
@@ -21,6 +21,12 @@ def schedule(plan: Mapping[str, Any]) -> str | None:
     Times follow from the operations of each stage (see ESTIMATE); messages take none. Raises GraphparError if the order
     cannot be run.
     """
+    found = timeline_of(plan)
+    return gantt(*found, plan["pipeline"]["axis"]) if found else None
+
+
+def timeline_of(plan: Mapping[str, Any]) -> tuple[Timeline, str] | None:
+    """When each rank runs which stage, and a title for it; None if the plan has no pipeline. Raises as `schedule`."""
     pipeline = plan.get("pipeline")
     if not pipeline:
         return None
@@ -38,7 +44,7 @@ def schedule(plan: Mapping[str, Any]) -> str | None:
         f"on {number(len(order), 'rank')},",
         number(pipeline["microbatches"], "microbatch", "es"),
     )
-    return gantt(timeline, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}", pipeline["axis"])
+    return timeline, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}"
 
 
 def _no_order(why: str) -> Diagnostic:

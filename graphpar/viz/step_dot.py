@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from graphpar.viz.colours import FAINT, GREY, INK, LEVELS, MARKS, PAPER, RULE, colours, pieces
 from graphpar.viz.step_boxes import Arrow, Box, Boxes, Done, Line, Room, Row, Table
@@ -51,6 +52,8 @@ class _Writer:
         yield f'  edge [color="{GREY}" penwidth=1.1 arrowsize=0.6]'
         yield from self.room(self.drawn.root, 0)
         yield from map(_arrow, self.drawn.arrows)
+        for first, then in pairwise(_apart(self.drawn.root)):
+            yield f"  {first.id} -> {then.id} [style=invis]"  # one below the other, or the picture would be a wide row
         yield "}"
 
     def room(self, room: Room, depth: int) -> Iterator[str]:
@@ -165,6 +168,12 @@ def _arrow(arrow: Arrow) -> str:
         "changed": "",
     }
     return f"  {arrow.tail} -> {arrow.head}{looks[arrow.mark]}"
+
+
+def _apart(room: Room) -> list[Table]:
+    """The tables of modules in which there is nothing else."""
+    here = [] if room.boxes else room.tables
+    return [*here, *(table for inner in room.rooms for table in _apart(inner))]
 
 
 def _place(room: Room) -> str:
