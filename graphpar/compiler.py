@@ -35,12 +35,14 @@ from graphpar.pipeline.check import check_stages
 from graphpar.pipeline.cut import cut, sent
 from graphpar.pipeline.cutting import Cutting, resolve
 from graphpar.pipeline.file import spell_order
+from graphpar.place.bodies import split_bodies
 from graphpar.place.check import check_named, check_placed
 from graphpar.place.layout import Layout, cut_loops
 from graphpar.place.place import Placed, place
 from graphpar.place.recompute import mark_recomputed
 from graphpar.rewrite.almost import almost
 from graphpar.rewrite.capacity import with_capacity
+from graphpar.rewrite.steps import Watch, unwatched
 
 BEFORE = ("unsorted", "gathered", "experts", "positions", "broadcast", "canonical")
 AFTER = ("hoist",)
@@ -65,13 +67,16 @@ class Build:
             (folder / file).write_text(text, encoding="utf-8")
 
 
-def simplify(graph: Graph, passes: Sequence[str] = BEFORE, folders: Sequence[Path] = ()) -> Graph:
+def simplify(
+    graph: Graph, passes: Sequence[str] = BEFORE, folders: Sequence[Path] = (), watch: Watch = unwatched
+) -> Graph:
     """Run passes in order. Raises GraphparError if one of them leaves what is no graph."""
     for word in passes:
         rewrite = library.load_pass(word, folders)
         graph = getattr(rewrite, word)(graph)
         if found := verify.problems(graph):
             raise GraphparError(_breaks(word, str(rewrite.__file__), found))
+        watch(word, rewrite.__name__, graph)
     return graph
 
 
@@ -106,20 +111,33 @@ def compile_model(
     return compile_captured(capture(construct, signature), spec, source, folders)
 
 
-def compile_captured(captured: Captured, spec: Spec, source: Mapping[str, Any], folders: Sequence[Path] = ()) -> Build:
-    """Compile what is captured already."""
-    graph = simplify(captured.graph, (*BEFORE, *own_passes(folders)), folders)
+def compile_captured(
+    captured: Captured,
+    spec: Spec,
+    source: Mapping[str, Any],
+    folders: Sequence[Path] = (),
+    watch: Watch = unwatched,
+) -> Build:
+    """Compile what is captured already; `watch` is told of every step."""
+    graph = simplify(captured.graph, (*BEFORE, *own_passes(folders)), folders, watch)
     raise_if_any(almost(graph, spec))
     graph = with_capacity(graph, spec, BATCH)
-    named = name(cut_loops(graph, spec), Declared.of(spec))
+    watch("capacity", with_capacity.__module__, graph)
+    graph = cut_loops(graph, spec)
+    watch("bodies", split_bodies.__module__, graph)
+    named = name(graph, Declared.of(spec))
     raise_if_any(check_named(named, spec))
+    watch("names", name.__module__, named.graph)
     named = replace(named, graph=mark_recomputed(named.graph, spec))
+    watch("recompute", mark_recomputed.__module__, named.graph)
     cutting = resolve(spec, named.graph) if spec.pipeline else None
     crossing = sent(named.graph, cutting.path, cutting.layers, cutting.modules) if cutting else frozenset[Node]()
     layout = Layout(spec, named, spec.mesh.sizes(), crossing)
     placed = place(layout)
     raise_if_any(check_placed(placed))
-    graph = losses.divide_by_count(simplify(placed.graph, AFTER, folders))
+    watch("place", place.__module__, placed.graph)
+    graph = losses.divide_by_count(simplify(placed.graph, AFTER, folders, watch))
+    watch("count", losses.__name__, graph)
     program = Program(graph, layout.mesh, layout.order, graph.users(), spec.numerics.rng == "exact")
     source = {**source, "graphpar": __version__, "spec": digest(dump_spec(spec))}
     bounds = [a.condition for a in captured.assumptions]

@@ -38,15 +38,16 @@ def check_folder(folder: Path, *, force: bool) -> None:
         raise GraphparError(_edited(folder, edited))
 
 
-def write_folder(folder: Path, files: Mapping[str, str], plan: Mapping[str, Any]) -> None:
+def write_folder(folder: Path, files: Mapping[str, str], plan: Mapping[str, Any], timed: Mapping[str, str]) -> None:
     """Write a build: every file beside its place first, then all into place, the plan last.
 
-    Files of an earlier build that this one does not have are removed. Raises GraphparError if that is not possible.
+    Files of an earlier build that this one does not have are removed. `timed` are files that are others each time; what
+    is done to them is nobody's concern. Raises GraphparError if that is not possible.
     """
     hashed = {name: digest(text) for name, text in files.items() if name != PLAN}
     document = json.dumps({**plan, "files": hashed}, indent=1) + "\n"
     try:
-        _write(folder, {**files, PLAN: document})
+        _write(folder, {**files, **timed, PLAN: document})
     except OSError as error:
         message = f"cannot write {error.filename or folder}: {error.strerror}"
         raise GraphparError(Diagnostic("cannot-write", None, message)) from error

@@ -41,9 +41,11 @@ def make(
     check_folder(folder, force=force)
 
     # What follows loads torch; the mistakes above are told at once.
+    from graphpar.builds.log import LOG, log
     from graphpar.compiler import compile_captured
     from graphpar.explain.expect import over_budget
     from graphpar.explain.summary import summarize
+    from graphpar.rewrite.steps import Record
     from graphpar.sources.captured import capture_source
     from graphpar.sources.coverage import assumed
     from graphpar.sources.door import open_model
@@ -52,14 +54,16 @@ def make(
         source = open_model(model, read.model)
         captured = capture_source(source)
     record = {**source.record(folder), "spec_file": Path(read.path).name}
-    build = compile_captured(captured, read, record, folders)
+    steps = Record(captured.graph)
+    build = compile_captured(captured, read, record, folders, steps)
     unproven = proven(build)
     said = (*source.said, *assumed(captured), *unproven)
     summary = summarize(build.plan, build.placed, read, said, folder, build.cutting)
     if read.expect is not None:
         lines = len(build.files["model.py"].splitlines())
         raise_if_any(over_budget(read.expect, summary.traffic, summary.memory, lines))
-    write_folder(folder, with_runtime(build.files) if standalone else build.files, build.plan)
+    files = with_runtime(build.files) if standalone else build.files
+    write_folder(folder, files, build.plan, {LOG: log(steps.steps)})
     return summary
 
 

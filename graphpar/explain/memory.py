@@ -49,20 +49,24 @@ def memory(plan: Mapping[str, Any]) -> Memory:
 
 
 def by_place(plan: Mapping[str, Any]) -> list[Memory]:
-    """What a rank holds at each place of a pipeline; one if there are no stages."""
+    """What a rank holds at each place of a pipeline; without one, at the only place there is."""
     whole = _bytes(plan["parameters"].values(), "shape")
-    return [_of_rank(place, whole) for place in places(plan)]
+    return [_stored(place, whole, "local_shape") for place in places(plan)]
 
 
-def _of_rank(plan: Mapping[str, Any], whole: int) -> Memory:
+def unsplit(plan: Mapping[str, Any]) -> Memory:
+    """What one device would hold."""
+    return _stored(plan, _bytes(plan["parameters"].values(), "shape"), "shape")
+
+
+def _stored(plan: Mapping[str, Any], whole: int, shape: str) -> Memory:
     parameters = list(plan["parameters"].values())
-    trainable = [p for p in parameters if p["trainable"]]
-    gradients = _bytes(trainable, "local_shape")
+    gradients = _bytes([p for p in parameters if p["trainable"]], shape)
     return Memory(
-        parameters=_bytes(parameters, "local_shape"),
+        parameters=_bytes(parameters, shape),
         gradients=gradients,
         moments=2 * gradients,
-        buffers=_bytes(plan["buffers"].values(), "local_shape"),
+        buffers=_bytes(plan["buffers"].values(), shape),
         whole=whole,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 # Far apart in lightness as well as in hue, and dark enough for white text.
 AXES = ("#1f6fb2", "#c2410c", "#15803d", "#7c3aed", "#be185d", "#4d7c0f")
@@ -65,3 +66,27 @@ def ink_on(colour: str) -> str:
     """White or dark text, whichever stands out more on a colour."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return PAPER if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else INK
+
+
+@dataclass(frozen=True)
+class Marking:
+    """How what was changed is drawn."""
+
+    line: str
+    fill: str
+
+
+MARKS: Mapping[str, Marking] = {
+    "added": Marking("#15803d", "#e3f4e8"),
+    "removed": Marking("#b42318", "#fdeceb"),
+    "changed": Marking("#b45309", "#fdf3e1"),
+    "kept": Marking("#b6bdc8", "#ffffff"),
+}
+
+# What a rank's memory holds.
+MEMORY: Mapping[str, str] = {
+    "parameters": "#174a7c",
+    "gradients": "#bf5b2c",
+    "moments": "#5fbfa5",
+    "buffers": "#f1d584",
+}

@@ -12,6 +12,8 @@ import click
 from graphpar.check.folder import read_build
 from graphpar.errors import Diagnostic, GraphparError
 from graphpar.viz.dot import dot
+from graphpar.viz.figure import KINDS as FIGURES
+from graphpar.viz.figure import draw_figure
 from graphpar.viz.heading import Heading, heading
 from graphpar.viz.overview import overview
 from graphpar.viz.page import page
@@ -66,7 +68,11 @@ WHOLE = View()
     "  [default: graph.svg and graph.html in BUILD, and schedule.svg if it has stages]",
 )
 @click.option(
-    "--format", "formats", multiple=True, type=click.Choice(SUFFIXES), help="the same as -o BUILD/graph.FORMAT"
+    "--format",
+    "formats",
+    multiple=True,
+    type=click.Choice(SUFFIXES),
+    help="the same as -o BUILD/graph.FORMAT; step-PASS or FIGURE in the place of graph",
 )
 @click.option(
     "--level",
@@ -76,6 +82,12 @@ WHOLE = View()
 @click.option("--at", metavar="MODULE", help="only this module, as `layers.0.attention`")
 @click.option("--batch", type=click.IntRange(1), help="sequences per step, for the number of bytes")
 @click.option("--seq", type=click.IntRange(1), help="tokens per sequence, for the number of bytes")
+@click.option("--step", metavar="PASS", help="draw what one step of the compilation did, such as `place`")
+@click.option("--passes", type=click.Path(path_type=Path), metavar="DIR", help="passes of your own, for --step")
+@click.option("--figure", type=click.Choice(FIGURES), help="draw a figure for a report, as .svg, .png or .pdf")
+@click.option(
+    "--metrics", type=click.Path(path_type=Path), metavar="FILE", help="for the loss  [default: run/metrics.jsonl]"
+)
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on stdout")
 def command(
     build: Path,
@@ -85,12 +97,29 @@ def command(
     at: str | None,
     batch: int | None,
     seq: int | None,
+    step: str | None,
+    passes: Path | None,
+    figure: str | None,
+    metrics: Path | None,
     as_json: bool,
 ) -> None:
     """Draw the program in BUILD: modules, parameters, and every collective with its mesh axis, bytes and reason."""
     given = {name: value for name, value in (("batch", batch), ("seq", seq)) if value is not None}
-    files = (*outputs, *(build / f"graph.{suffix}" for suffix in formats))
-    written = visualize(build, files, given, View(level or ("module" if at is None else "op"), at))
+    asked = [
+        word for word, value in (("--step", step), ("--figure", figure), ("--at", at), ("--level", level)) if value
+    ]
+    if len(asked) > 1 and asked != ["--at", "--level"]:
+        raise click.UsageError(f"{' and '.join(asked)} ask for different pictures: draw one at a time")
+    stem = figure or (f"step-{step}" if step else "graph")
+    files = (*outputs, *(build / f"{stem}.{suffix}" for suffix in formats))
+    if figure is not None:
+        written = Pictures(draw_figure(build, figure, files, metrics))
+    elif step is not None:
+        from graphpar.viz.step import draw_step  # it compiles again, and that loads torch
+
+        written = Pictures(draw_step(build, step, files, passes))
+    else:
+        written = visualize(build, files, given, View(level or ("module" if at is None else "op"), at))
     if as_json:
         click.echo(json.dumps({"files": [str(f) for f in written.files], "dot": not written.without_dot}, indent=1))
         return

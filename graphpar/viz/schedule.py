@@ -21,31 +21,30 @@ def schedule(plan: Mapping[str, Any]) -> str | None:
     Times follow from the operations of each stage (see ESTIMATE); messages take none. Raises GraphparError if the order
     cannot be run.
     """
-    pipeline, times = plan.get("pipeline"), timeline(plan)
-    if not pipeline or not times:
-        return None
-    counts = (
-        number(len(pipeline["stages"]), "stage"),
-        f"on {number(len(pipeline['order']), 'rank')},",
-        number(pipeline["microbatches"], "microbatch", "es"),
-    )
-    return gantt(times, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}", pipeline["axis"])
+    found = timeline_of(plan)
+    return gantt(*found, plan["pipeline"]["axis"]) if found else None
 
 
-def timeline(plan: Mapping[str, Any]) -> Timeline | None:
-    """When each action of a step runs; None if the plan has no pipeline. Raises GraphparError as `schedule` does."""
+def timeline_of(plan: Mapping[str, Any]) -> tuple[Timeline, str] | None:
+    """When each rank runs which stage, and a title for it; None if the plan has no pipeline. Raises as `schedule`."""
     pipeline = plan.get("pipeline")
     if not pipeline:
         return None
     try:
         order = {int(rank): tuple(map(parse, words)) for rank, words in pipeline["order"].items()}
-        return clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
+        times = clock(order, Costs.by_work([stage["work"] for stage in pipeline["stages"]]))
     except ValueError as error:
         raise GraphparError(
             _no_order(f"`{error}` is no action; one is `2F0`: stage 2, forward, microbatch 0")
         ) from error
     except Stuck as error:
         raise GraphparError(_no_order(f"it stands still: {error}")) from error
+    counts = (
+        number(len(pipeline["stages"]), "stage"),
+        f"on {number(len(order), 'rank')},",
+        number(pipeline["microbatches"], "microbatch", "es"),
+    )
+    return times, f"{PurePath(pipeline['schedule']).name}: {' '.join(counts)}"
 
 
 def _no_order(why: str) -> Diagnostic:

@@ -15,7 +15,7 @@ from graphpar.viz.page.modules import OVERVIEW, pictures, texts, tree
 from graphpar.viz.page.states import values
 from graphpar.viz.page.tensors import tensors
 from graphpar.viz.picture import Exchange, Picture
-from graphpar.viz.schedule import ESTIMATE, schedule, timeline
+from graphpar.viz.schedule import ESTIMATE, schedule, timeline_of
 from graphpar.viz.sizes import facts
 
 STORED = ("parameters", "gradients", "moments", "buffers")
@@ -85,9 +85,10 @@ def _memory(picture: Picture) -> dict[str, Any]:
 
 def _schedule(picture: Picture) -> dict[str, Any] | None:
     """The picture of a step and its actions, in the order in which their boxes stand in it."""
-    drawn, times = schedule(picture.plan), timeline(picture.plan)
-    if drawn is None or times is None:
+    drawn, found = schedule(picture.plan), timeline_of(picture.plan)
+    if drawn is None or found is None:
         return None
+    times, _ = found
     ranks = sorted({run.rank for run in times.runs})
     return {
         "svg": drawn,
