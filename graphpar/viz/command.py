@@ -22,7 +22,7 @@ from graphpar.viz.walk import draw
 
 SUFFIXES = (*FORMATS, "dot", "html")
 NO_DOT = (
-    "graphviz's `dot` is not installed, so there is DOT text and an HTML page instead"
+    "graphviz's `dot` is not installed, so DOT text and HTML pages take the place of pictures"
     " (Debian, Ubuntu: apt install graphviz; macOS: brew install graphviz)"
 )
 
@@ -76,7 +76,8 @@ def command(
     elif step is not None:
         from graphpar.viz.step import draw_step  # it compiles again, and that loads torch
 
-        written = Pictures(draw_step(build, step, outputs, passes))
+        files = draw_step(build, step, outputs, passes)
+        written = Pictures(files, without_dot=any(f.suffix == ".dot" and f not in outputs for f in files))
     else:
         written = visualize(build, outputs, given)
     if as_json:
