@@ -25,7 +25,7 @@ from graphpar.viz.walk import draw
 
 SUFFIXES = (*FORMATS, "dot", "html")
 NO_DOT = (
-    "graphviz's `dot` is not installed, so there is DOT text and an HTML page instead"
+    "graphviz's `dot` is not installed, so DOT text and HTML pages take the place of pictures"
     " (Debian, Ubuntu: apt install graphviz; macOS: brew install graphviz)"
 )
 
@@ -117,7 +117,8 @@ def command(
     elif step is not None:
         from graphpar.viz.step import draw_step  # it compiles again, and that loads torch
 
-        written = Pictures(draw_step(build, step, files, passes))
+        drawn = draw_step(build, step, files, passes)
+        written = Pictures(drawn, without_dot=any(f.suffix == ".dot" and f not in files for f in drawn))
     else:
         written = visualize(build, files, given, View(level or ("module" if at is None else "op"), at))
     if as_json:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KINDS = ("memory", "schedule", "loss")
 FORMATS = ("svg", "png", "pdf")
 DPI = 200
-LOOK = {
+LOOK: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": INK,

@@ -24,15 +24,16 @@ def memory(plan: Mapping[str, Any]) -> Callable[[Figure], Axes]:
         figure.set_size_inches(7, 1.3 + 0.42 * len(bars))
         axes = figure.add_subplot(title=f"Memory of a rank: {plan['source']['model']} by {plan['source']['spec_file']}")
         most = max(held.total for held in bars.values()) or 1
-        names = list(bars)
+        rows = range(len(bars))
         left = [0.0] * len(bars)
         for part, colour in MEMORY.items():
             sizes = [getattr(held, part) / most for held in bars.values()]
             if any(sizes):
-                axes.barh(names, sizes, left=left, color=colour, height=0.62, label=part)
+                axes.barh(rows, sizes, left=left, color=colour, height=0.62, label=part)
             left = [a + b for a, b in zip(left, sizes, strict=True)]
-        for name, end, held in zip(names, left, bars.values(), strict=True):
-            axes.text(end + GAP, name, spell(held.total), va="center")
+        for row, end, held in zip(rows, left, bars.values(), strict=True):
+            axes.text(end + GAP, row, spell(held.total), va="center")
+        axes.set_yticks(rows, list(bars))
         axes.invert_yaxis()
         axes.set_xlim(0, 1.12)
         axes.set_xticks([])

@@ -45,10 +45,8 @@ def gantt_figure(build: Path, plan: Mapping[str, Any]) -> Callable[[Figure], Axe
         for run in timeline.runs:
             if (run.end - run.start) / end >= ROOM:
                 middle = (run.start + run.end) / 2 / end
-                said = str(run.action.microbatch)
-                axes.text(
-                    middle, run.rank, said, ha="center", va="center", fontsize=7, color=ink_on(ACTIONS[run.action.kind])
-                )
+                ink = ink_on(ACTIONS[run.action.kind])
+                axes.text(middle, run.rank, str(run.action.microbatch), ha="center", va="center", fontsize=7, color=ink)
         axes.set_yticks(ranks, [f"{plan['pipeline']['axis']} {rank}" for rank in ranks])
         axes.invert_yaxis()
         axes.set_xlim(0, 1)
