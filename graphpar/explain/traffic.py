@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 from graphpar.codegen.plan import backward, flat
+from graphpar.explain.gradients import sums
 from graphpar.explain.memory import width
 from graphpar.explain.places import microbatches, places
 from graphpar.explain.sizes import number
-from graphpar.runtime.buckets import Gradient, buckets
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,4 @@ def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
 
 def _sums(plan: Mapping[str, Any]) -> Iterable[Traffic]:
     """The sums of gradients, in the buckets of the runtime."""
-    live = {axis for axis, ranks in plan["mesh"].items() if ranks > 1}
-    gradients = [
-        Gradient(
-            name,
-            tuple(a for a in p["grad_sum"] if a in live),
-            p["dtype"],
-            prod(p["local_shape"]) * max(width(p["dtype"]), 4),
-        )
-        for name, p in plan["parameters"].items()
-        if p["trainable"]
-    ]
-    found: dict[tuple[str, ...], list[int]] = {}
-    for bucket in buckets(gradients):
-        found.setdefault(bucket[0].axes, []).append(sum(g.bytes for g in bucket))
-    return [Traffic("gradients", "all_reduce", " ".join(axes), len(sent), sum(sent)) for axes, sent in found.items()]
+    return [Traffic("gradients", "all_reduce", " ".join(s.axes), s.count, s.bytes) for s in sums(plan)]

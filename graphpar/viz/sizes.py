@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from graphpar.explain.memory import spell
-from graphpar.explain.sizes import expression, number
+from graphpar.explain.sizes import formula, number
 from graphpar.explain.traffic import Tokens
 
 
 def moved(elements: str, width: int, size: Tokens) -> int:
     """Bytes that one rank hands to the collective at the sizes `size`."""
     return number(elements, size.batch, size.seq) * width
-
-
-def formula(elements: str) -> str:
-    """The number of elements: `32·batch·seq`, `batch·seq/2`."""
-    return re.sub(r"\s*\*\s*", "·", str(expression(elements)))
 
 
 def amount(elements: str, width: int, size: Tokens) -> str:
