@@ -50,7 +50,8 @@ def asked(where: str, known: Explained) -> Found:
     if found := tuple(p for p in known.parameters if any(ends(n, where) for n in (p.name, *p.members, *p.aliases))):
         return Found(parameters=found)
     near = tuple(c for c in known.collectives if _concerns(c, where))
-    return Found(near, ops=tuple(_ops(known, lambda module, _: _below(module, where))))
+    held = tuple(p for p in known.parameters if any(_below(name, where) for name in (p.name, *p.members)))
+    return Found(near, held, tuple(_ops(known, lambda module, _: _below(module, where))))
 
 
 def not_found(where: str, known: Explained, build: Path) -> Diagnostic:
@@ -99,7 +100,7 @@ def _is_kind(one: Collective, where: str) -> bool:
 
 def _concerns(one: Collective, where: str) -> bool:
     """Whether a collective is in a module, or has its reasons there, or is of an op of that name."""
-    modules = [one.module, *(step.module for step in one.chain.steps)] if not one.parameters else []
+    modules = [one.module, *one.readers, *(step.module for step in one.chain.steps)] if not one.parameters else []
     return any(_runs(one, where, module) for module in modules)
 
 

@@ -52,7 +52,7 @@ def difference(here: Plan, there: Plan, given: Mapping[str, int]) -> Difference:
     parts = (
         ("the model", _model(here), _model(there)),
         ("the mesh", _mesh(here), _mesh(there)),
-        ("the rules", _rules(here), _rules(there)),
+        ("the spec", _rules(here), _rules(there)),
         ("what a rank has of a parameter", _parameters(here), _parameters(there)),
         ("collectives of a step", _collectives(here, size), _collectives(there, size)),
         ("memory of a rank, activations apart", _memory(here), _memory(there)),
@@ -78,8 +78,11 @@ def _mesh(plan: Plan) -> dict[str, str]:
 
 
 def _rules(plan: Plan) -> dict[str, str]:
-    """Each rule with its place in the order, which is priority; and the stages."""
-    found = {rule["text"]: f"rule {at}" for at, rule in enumerate(plan["rules"], 1)}
+    """Each rule with its places in the order, which is priority; the stages; and the rest of the spec by its hash."""
+    places: dict[str, list[str]] = {}
+    for at, rule in enumerate(plan["rules"], 1):
+        places.setdefault(rule["text"], []).append(str(at))
+    found = {"all of the spec": plan["source"]["spec"], **{text: f"rule {', '.join(at)}" for text, at in places.items()}}
     pipeline = plan.get("pipeline")
     if pipeline:
         found |= {

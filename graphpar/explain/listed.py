@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from graphpar.explain.asked import Op
 from graphpar.explain.collectives import Collective
 from graphpar.explain.explained import Explained
 from graphpar.explain.memory import spell
@@ -25,8 +27,24 @@ def listed(chosen: Sequence[Collective], known: Explained) -> Table:
 def of_parameters(chosen: Sequence[Parameter]) -> Table:
     """A row for each."""
     rows = [(p.name, str(len(p.members)), p.axes, " ".join(p.sharded), " ".join(p.grad_sum)) for p in chosen]
-    title = f"{len(chosen)} parameters and buffers have that name"
+    title = f"{len(chosen)} parameters and buffers of that name"
     return Table(title, ("name", "count", "axes", "cut by", "gradient summed over"), rows)
+
+
+def of_ops(chosen: Sequence[tuple[Op, Sequence[Mapping[str, Any]]]]) -> Table:
+    """A row for each, with the modules that run it."""
+    rows = [
+        (
+            str(op.line),
+            op.where or "",
+            _lines(dict.fromkeys(rule.text for step in op.cut if (rule := step.rule))),
+            str(sum(run["forward"] for run in runs)) if runs else "",
+            runs[0]["code"] if runs else op.module,
+        )
+        for op, runs in chosen
+    ]
+    title = f"{len(chosen)} statements of model.py that send nothing by themselves"
+    return Table(title, ("line", "source", "cut by", "count", "statement"), rows)
 
 
 def _row(one: Collective) -> Sequence[str]:

@@ -83,5 +83,5 @@ def _read_at(name: str, plan: Plan) -> list[tuple[str, str | None]]:
 
 
 def _few(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{names[0]}{more}"
+    first, *others = names
+    return f"{first} and {len(others)} more" if others else first

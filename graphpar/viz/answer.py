@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from graphpar.errors import GraphparError
-from graphpar.explain.asked import Found, asked, not_found, op_at
+from graphpar.explain.asked import Found, Op, asked, not_found, op_at
 from graphpar.explain.collectives import Collective
 from graphpar.explain.explained import Explained
-from graphpar.explain.listed import APART, listed, of_parameters
+from graphpar.explain.listed import APART, listed, of_ops, of_parameters
 from graphpar.explain.spoken import of_collective, of_op, of_parameter
 from graphpar.explain.tables import Table, print_tables, width
 from graphpar.viz.lines import Line, Lines
@@ -37,9 +37,7 @@ class Answer:
             "size": asdict(self.known.size),
             "collectives": [_json(one, self.lines.get(one.number, 0)) for one in self.found.collectives],
             "parameters": [{**asdict(p), "bytes": p.bytes, "whole_bytes": p.whole} for p in self.found.parameters],
-            "ops": [
-                {**asdict(op), "runs": [asdict(s) for s in self.statements.get(op.line, ())]} for op in self.found.ops
-            ],
+            "ops": [{**asdict(op), "runs": self._runs(op)} for op in self.found.ops],
         }
 
     def show(self, build: str, _: str) -> None:
@@ -61,19 +59,26 @@ class Answer:
         if len(self.found.parameters) <= FEW:
             for one in self.found.parameters:
                 yield list(of_parameter(one, self.known.collectives, wide))
-        for op in self.found.ops:
-            yield list(of_op(op, [asdict(s) for s in self.statements.get(op.line, ())], wide))
+        if len(self.found.ops) <= FEW:
+            for op in self.found.ops:
+                yield list(of_op(op, self._runs(op), wide))
+
+    def _runs(self, op: Op) -> list[dict[str, Any]]:
+        return [asdict(line) for line in dict.fromkeys(self.statements.get(op.line, ()))]
 
     def _tables(self) -> list[Table]:
         found = self.found
         many = [listed(found.collectives, self.known)] if len(found.collectives) > FEW else []
-        return many + ([of_parameters(found.parameters)] if len(found.parameters) > FEW else [])
+        many += [of_parameters(found.parameters)] if len(found.parameters) > FEW else []
+        return many + ([of_ops([(op, self._runs(op)) for op in found.ops])] if len(found.ops) > FEW else [])
 
     def _more(self, build: str) -> Iterator[str]:
         if len(self.found.collectives) > FEW:
             yield f"graphpar explain {build} {self.found.collectives[0].number}   # tells all about one"
         if len(self.found.parameters) > FEW:
             yield f"graphpar explain {build} {self.found.parameters[0].name}   # tells all about one"
+        if len(self.found.ops) > FEW:
+            yield f"graphpar explain {build} model.py:{self.found.ops[0].line}   # tells all about one"
 
     def _notes(self) -> list[str]:
         return [self.note] if self.note else []
@@ -91,6 +96,8 @@ def answer(known: Explained, text: str, build: Path, where: str | None) -> Answe
     found = asked(where, known)
     if found.line and lines:
         found = _on_line(found, lines.start(found.line), lines, numbers, known)
+    own = set(numbers.values())
+    found = replace(found, ops=tuple(op for op in found.ops if op.line not in own))
     if not found:
         raise GraphparError(not_found(where, known, build))
     statements = {op.line: lines.at(op.line) for op in found.ops} if lines else {}
