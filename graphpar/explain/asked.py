@@ -47,6 +47,8 @@ def asked(where: str, known: Explained) -> Found:
         return _at(line["file"].rpartition("/")[2], int(line["line"]), known)
     if kinds := tuple(c for c in known.collectives if _is_kind(c, where)):
         return Found(kinds)
+    if not _is_member(where, known):
+        return Found()
     if found := tuple(p for p in known.parameters if any(ends(n, where) for n in (p.name, *p.members, *p.aliases))):
         return Found(parameters=found)
     near = tuple(c for c in known.collectives if _concerns(c, where))
@@ -83,6 +85,14 @@ def ends(path: str, word: str) -> bool:
 
 def _alike(part: str, word: str) -> bool:
     return part == word or (part.startswith("*") and (word == "*" or word.isdigit()))
+
+
+def _is_member(where: str, known: Explained) -> bool:
+    """Whether the members of lists that a path names by their numbers are there."""
+    parts = where.split(".")
+    last = max((at for at, part in enumerate(parts, 1) if part.isdigit()), default=0)
+    prefix = ".".join(parts[:last])
+    return not prefix or any(_below(member, prefix) for p in known.parameters for member in p.members)
 
 
 def _at(file: str, line: int, known: Explained) -> Found:

@@ -82,7 +82,10 @@ def _rules(plan: Plan) -> dict[str, str]:
     places: dict[str, list[str]] = {}
     for at, rule in enumerate(plan["rules"], 1):
         places.setdefault(rule["text"], []).append(str(at))
-    found = {"all of the spec": plan["source"]["spec"], **{text: f"rule {', '.join(at)}" for text, at in places.items()}}
+    found = {
+        "all of the spec": plan["source"]["spec"],
+        **{text: f"rule {', '.join(at)}" for text, at in places.items()},
+    }
     pipeline = plan.get("pipeline")
     if pipeline:
         found |= {
