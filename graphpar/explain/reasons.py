@@ -68,7 +68,7 @@ def chain(op: str, axis: str, causes: Sequence[Cause], quotes: Quotes, *, back: 
 def step(cause: Cause, op: str, causes: Sequence[Cause], quotes: Quotes) -> Step:
     """One cause in words."""
     rule = quotes.rule(cause["rule"])
-    inside = f" in the region `{rule.region}`" if rule and rule.region else ""
+    inside = f", in the region `{rule.region}`" if rule and rule.region else ""
     return Step(f"{_says(cause, op, causes)}{inside}", cause["module"], cause["where"], rule)
 
 
