@@ -178,12 +178,12 @@ def _write(
     document = plan(graph, whole.root, program, named, spec, found, source)
     document["max_seq"] = _longest([document["max_seq"], *bounds])
     header = _header(document, source, cutting)
-    if cutting:
+    if cutting and spec.pipeline:
         stages = cut(graph, cutting.path, cutting.layers, cutting.modules)
         raise_if_any(check_stages(stages, cutting, spec, adds_up=document["adds_up"]))
         made = pipelined(stages, program, cutting, owner)
         text = in_stages(made, document["class"], header, extra)
-        add_pipeline(document, made, text.roots)
+        add_pipeline(document, made, text.roots, spec.pipeline)
     else:
         text = module([whole], header, extra=extra)
     document["lines"] = text.sources

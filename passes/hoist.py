@@ -10,9 +10,10 @@ When not       some use of the parameter has its full gradient on every rank alr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from graphpar.ir.graph import Graph, Node, rebuild
+from graphpar.ir.graph import Cause, Graph, Node, rebuild
 from graphpar.ir.states import R
 from graphpar.rewrite.passes import Pass
 
@@ -42,7 +43,7 @@ def _push(graph: Graph) -> Graph | None:
 def _gathered(graph: Graph, node: Node, value: Node) -> Graph:
     """A gathered value whose gradient is summed is an `all_gather`: its backward sums and cuts at once."""
     attrs = {**value.attrs, "backward": "reduce_scatter"}
-    gathered = replace(value, op="all_gather", attrs=attrs, state=node.state)
+    gathered = replace(value, op="all_gather", attrs=attrs, state=node.state, causes=(*value.causes, *node.causes))
     originals = iter(graph.nodes)
     return rebuild(graph, lambda _: gathered if next(originals) is node else None)
 
@@ -87,7 +88,10 @@ def _collect(graph: Graph) -> Graph:
             roots[old] = old
             axes = tuple(sorted(sums[old]))
             return replace(
-                node, attrs={**node.attrs, "grad_sum": axes}, state={**(node.state or {}), **dict.fromkeys(axes, R)}
+                node,
+                attrs={**node.attrs, "grad_sum": axes},
+                state={**(node.state or {}), **dict.fromkeys(axes, R)},
+                causes=(*node.causes, *(c for c in dict.fromkeys(_uses(old, users)) if c.axis in axes)),
             )
         if old.op == "grad_all_reduce" and old.operands[0] in roots:
             roots[old] = roots[old.operands[0]]
@@ -106,6 +110,14 @@ def _common_sums(node: Node, users: dict[Node, list[Node]]) -> frozenset[str]:
         else:
             found.append(frozenset())
     return frozenset.intersection(*found) if found else frozenset()
+
+
+def _uses(node: Node, users: dict[Node, list[Node]]) -> Iterator[Cause]:
+    """What leaves the gradient of a parameter to be summed."""
+    for user in users[node]:
+        if user.op == "grad_all_reduce":
+            yield from (replace(cause, role="use") for cause in user.causes if cause.role == "needed")
+            yield from _uses(user, users)
 
 
 hoist = Pass(whole=sums_on_parameters)

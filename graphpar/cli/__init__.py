@@ -13,7 +13,7 @@ COMMANDS = (
     Lazy("check", "graphpar.check.command", "prove from its text that the ranks of a build work together"),
     Lazy("verify", "graphpar.verify.command", "prove that a build computes what its model computes"),
     Lazy("visualize", "graphpar.viz.command", "draw a build"),
-    Lazy("explain", "graphpar.explain.command", "say why each collective of a build is there"),
+    Lazy("explain", "graphpar.cli.explain", "say why each collective of a build is there"),
     Lazy("demo", "graphpar.demo.command", "compile, verify, draw and train a small model"),
 )
 

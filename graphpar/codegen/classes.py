@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from graphpar.ir.graph import Origin
+from graphpar.codegen.program import Line
 
 
 @dataclass
@@ -16,7 +16,7 @@ class Class:
     paths: list[str]
     lines: list[str]
     imports: set[str]
-    origins: list[Origin | None]
+    places: list[Line | None]
     base: str = "nn.Module"
     stages: list[int] = field(default_factory=list[int])
 
@@ -26,9 +26,9 @@ class Class:
         doc = [f'    """{" of ".join(filter(None, named))}"""', ""] if any(named) else []
         return [f"class {self.name}({self.base}):", *doc, *self.lines]
 
-    def sources(self) -> list[Origin | None]:
-        """For each of its lines, where in the source it comes from."""
-        return [None] * (len(self.text()) - len(self.lines)) + self.origins
+    def sources(self) -> list[Line | None]:
+        """For each of its lines, what knows where in the source it comes from."""
+        return [None] * (len(self.text()) - len(self.lines)) + self.places
 
 
 def _of_stages(stages: list[int]) -> str:

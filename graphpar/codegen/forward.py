@@ -188,7 +188,9 @@ class _Writer:
         self._line(f"{name} = {text}", node)
 
     def _line(self, code: str, node: Node) -> None:
-        self.result.lines.append(Line(code, self.program.shape(node), node.note, origin=node.origin))
+        self.result.lines.append(
+            Line(code, self.program.shape(node), node.note, origin=node.origin, causes=node.causes)
+        )
 
     def _cut(self, members: list[Node]) -> None:
         text = (both if members[0].op in RESULTS else cut_all)(members[0], self)

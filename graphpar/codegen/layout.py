@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphpar.codegen.program import Line
-from graphpar.ir.graph import Origin
 
 CODE = 76  # where the shapes begin, unless a line is longer
 LONGEST = 112  # a longer line is broken
 SHAPE = 34  # the width of the shapes, unless one is longer
 
 
-def origins(lines: Sequence[Line]) -> list[Origin | None]:
-    """For each line of text that `columns` makes, where in the source it comes from."""
-    return [part.origin for line in lines for part in _broken(line)]
+def broken(lines: Sequence[Line]) -> list[Line]:
+    """The lines of the text that `columns` makes: what is too long for one line is on three."""
+    return [part for line in lines for part in _broken(line)]
 
 
 def columns(lines: Sequence[Line]) -> list[str]:
     """The lines as text: code, then the shape, then the reason."""
-    lines = [part for line in lines for part in _broken(line)]
+    lines = broken(lines)
     code = ["    " * line.indent + line.code for line in lines]
     commented = [len(c) for c, line in zip(code, lines, strict=True) if line.shape and len(c) <= CODE]
     start = max(commented, default=0) + 2
@@ -40,7 +39,7 @@ def _broken(line: Line) -> list[Line]:
         return [line]
     inner = f"{line.code[start + 1 : -1]},"
     return [
-        Line(line.code[: start + 1], indent=line.indent, origin=line.origin),
+        Line(line.code[: start + 1], indent=line.indent, origin=line.origin, causes=line.causes),
         Line(inner, indent=line.indent + 1),
         Line(")", line.shape, line.reason, line.indent),
     ]

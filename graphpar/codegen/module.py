@@ -9,9 +9,10 @@ from typing import Any
 
 from graphpar.codegen.classes import Class
 from graphpar.codegen.forward import AGAIN, CORE, WHOLE, attribute, forward
-from graphpar.codegen.layout import columns, origins
+from graphpar.codegen.layout import broken, columns
 from graphpar.codegen.members import as_slice, members, members_of_stage
 from graphpar.codegen.parts import Part
+from graphpar.codegen.plan_causes import as_cause, place_of
 from graphpar.codegen.program import Forward, Line, Program
 from graphpar.codegen.tree import Again, Body, Call, LoopCall
 from graphpar.codegen.variables import kind_of
@@ -57,11 +58,11 @@ def _sources(classes: Sequence[Class], before: int) -> dict[str, dict[str, Any]]
     found: dict[str, dict[str, Any]] = {}
     number = before
     for written in classes:
-        for origin in [None, None, *written.sources()]:
+        for line in [None, None, *written.sources()]:
             number += 1
-            if origin is not None and origin.file:
-                where = f"{origin.file.rpartition('/')[2]}:{origin.line}"
-                found[str(number)] = {"where": where, "module": origin.module}
+            if line is not None and line.origin is not None and line.origin.file:
+                own = [as_cause(cause) for cause in line.causes if cause.role == "own"]
+                found[str(number)] = {**place_of(line.origin), **({"causes": own} if own else {})}
     return found
 
 
@@ -98,7 +99,7 @@ class _Module:
         methods = self.methods(body, made)
         init, imports = self.init(body, made)
         method = [line for m in methods for line in ["", *columns(m)]][1:]
-        places = [place for m in methods for place in [None, *origins(m)]][1:]
+        places: list[Line | None] = [place for m in methods for place in [None, *broken(m)]][1:]
         more = ["", *self.extra] if body.path == "" and self.extra else []
         lines = [*init, "", *method, *more]
         places = [None] * (len(init) + 1) + places + [None] * len(more)

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphpar.codegen.local import Cuts
 from graphpar.codegen.loss import COUNT, Labels, ignored, kind_of_labels, plain_mean
+from graphpar.codegen.plan_causes import as_cause, as_rule, causes, families, place_of
 from graphpar.codegen.plan_experts import experts
 from graphpar.codegen.program import Program
 from graphpar.codegen.routed import moves_rows
@@ -15,7 +16,7 @@ from graphpar.codegen.tree import Again, Body, Call, LoopCall, Statement
 from graphpar.ir.axes import Axis
 from graphpar.ir.graph import Graph, Node, Size, plain, reachable
 from graphpar.ir.states import Shard
-from graphpar.language.schema import LayoutRule, Spec
+from graphpar.language.schema import Spec
 from graphpar.names.named import Named
 
 VERSION = 1
@@ -38,6 +39,7 @@ def plan(
         "mesh": dict(program.mesh),
         "data_axes": [a for a in spec.data_axes if program.mesh[a] > 1] or list(spec.data_axes),
         "layout": [str(rule) for rule in (*spec.layout, *([spec.moe.rule] if spec.moe else []))],
+        "rules": [as_rule(rule) for rule in spec.rules],
         "dims": dict(named.sizes().items()),
         "inputs": [_input(n, program) for n in graph.inputs if n.attrs["name"] != COUNT],
         "count": labels is not None,
@@ -51,6 +53,7 @@ def plan(
         "seq_multiple": _multiple(graph, program),
         "parameters": _tensors(graph, program, "parameter"),
         "buffers": _tensors(graph, program, "buffer"),
+        "causes": families(graph),
         "unread": _unread(graph),
         "experts": experts(graph, program),
         "collectives": collectives(root, program),
@@ -118,7 +121,7 @@ def _tensors(graph: Graph, program: Program, op: str) -> dict[str, Any]:
     for node in graph.nodes:
         if node.op == op:
             for name in graph.members(node.attrs["name"]):
-                found[name] = _tensor(graph, node, name, program)
+                found[name] = {**_tensor(graph, node, name, program), "family": node.attrs["name"]}
     order = list(graph.tensors)
     return dict(sorted(found.items(), key=lambda entry: order.index(entry[0])))
 
@@ -215,10 +218,18 @@ def _transition(node: Node, program: Program) -> dict[str, Any]:
         "dtype": "int64" if node.dtype == "routing" else node.dtype,
         "shape": program.shape(node),
         **({"routed": _routed(node)} if moves_rows(node) and node.dtype != "routing" else {}),
-        **_place(node),
+        **place_of(node.origin),
         "reason": node.note,
-        "rule": _rule(node.attrs.get("rule")),
+        "rule": as_rule(node.attrs.get("rule")),
+        "causes": causes(node),
+        "readers": _readers(node, program),
     }
+
+
+def _readers(node: Node, program: Program) -> list[str]:
+    """The modules of the source that read a value in its new state."""
+    users = [user for user in program.users.get(node, ()) if "forward" not in user.attrs]
+    return list(dict.fromkeys(user.origin.module for user in users if user.origin.module))
 
 
 def _routed(node: Node) -> str:
@@ -243,6 +254,7 @@ def _inner(node: Node, program: Program) -> list[dict[str, Any]]:
     }
     if node.op not in tokens:
         return []
+    split = [cause for cause in node.causes if cause.axis in node.attrs["split"]]
     forward, sent, backward, returned = tokens[node.op]()
     return [
         {
@@ -254,20 +266,12 @@ def _inner(node: Node, program: Program) -> list[dict[str, Any]]:
             "backward_elements": returned,
             "dtype": node.dtype,
             "shape": program.shape(node),
-            **_place(node),
+            **place_of(node.origin),
             "reason": f"{node.op} over a cut axis",
-            "rule": None,
+            "rule": next((as_rule(cause.rule) for cause in split), None),
+            "causes": [as_cause(cause) for cause in split],
         }
     ]
-
-
-def _place(node: Node) -> dict[str, Any]:
-    where = f"{node.origin.file.rpartition('/')[2]}:{node.origin.line}" if node.origin.file else None
-    return {"module": node.origin.module, "where": where}
-
-
-def _rule(rule: LayoutRule | None) -> dict[str, Any] | None:
-    return {"text": str(rule), "line": rule.span.line} if rule is not None else None
 
 
 def _elements(node: Node, program: Program) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphpar.codegen.plan_causes import place_of
 from graphpar.codegen.program import Program
 from graphpar.ir.graph import Graph, Node, Size
 
@@ -38,9 +39,7 @@ def _is_stack(product: Node, operand: Node) -> bool:
 
 
 def _place(node: Node, graph: Graph) -> dict[str, Any]:
-    module, origin = node.origin.module, node.origin
-    where = f"{origin.file.rpartition('/')[2]}:{origin.line}" if origin.file else None
-    return {"module": module, "layers": len(graph.members(module)), "where": where}
+    return {"layers": len(graph.members(node.origin.module)), **place_of(node.origin)}
 
 
 def _stack(stack: Node, program: Program) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from graphpar.codegen.local import Cuts, cuts
 from graphpar.ir.axes import Axis, Factor, spell_all
-from graphpar.ir.graph import Graph, Node, Origin
+from graphpar.ir.graph import Cause, Graph, Node, Origin
 from graphpar.ir.states import Partial
 
 
@@ -41,6 +41,7 @@ class Line:
     reason: str = ""
     indent: int = 2
     origin: Origin | None = None
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass

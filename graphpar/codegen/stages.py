@@ -10,9 +10,11 @@ from graphpar.codegen.classes import Class
 from graphpar.codegen.module import Text, module
 from graphpar.codegen.parts import Part
 from graphpar.codegen.plan import collectives
+from graphpar.codegen.plan_causes import place_of
 from graphpar.codegen.program import Program
 from graphpar.codegen.tree import build, owners
 from graphpar.ir.graph import Graph, Node
+from graphpar.language.schema import Pipeline
 from graphpar.pipeline.cut import Stage
 from graphpar.pipeline.cutting import Cutting
 from graphpar.schedules.actions import spell
@@ -109,8 +111,8 @@ def _shared(shared: Mapping[str, tuple[int, ...]]) -> list[str]:
     ]
 
 
-def add_pipeline(document: dict[str, Any], made: Pipelined, classes: Sequence[str]) -> None:
-    """Add to plan.json what it says of a pipeline.
+def add_pipeline(document: dict[str, Any], made: Pipelined, classes: Sequence[str], asked: Pipeline) -> None:
+    """Add to plan.json what it says of a pipeline that a spec asks for.
 
     Shapes are those of one microbatch on one rank; the `work` of a stage is that of one sequence's forward, in
     operations.
@@ -121,6 +123,7 @@ def add_pipeline(document: dict[str, Any], made: Pipelined, classes: Sequence[st
             entry["stages"] = list(holders[name])
     document["pipeline"] = {
         "axis": made.cutting.axis,
+        "rule": {"text": f"axis: {asked.axis}", "line": asked.spans.get("axis", asked.span).line},
         "layers": made.cutting.path,
         "schedule": made.cutting.schedule,
         "microbatches": made.cutting.microbatches,
@@ -147,4 +150,12 @@ def _stage(made: Pipelined, s: int, cls: str) -> dict[str, Any]:
 def _value(node: Node, grad: bool, program: Program) -> dict[str, Any]:
     local = program.cuts(node)
     shape = [str(local.axis(a)) for a in node.named]
-    return {"axes": program.shape(node), "shape": shape, "dtype": node.dtype, "grad": grad}
+    where = place_of(_computed(node).origin)
+    return {"axes": program.shape(node), "shape": shape, "dtype": node.dtype, "grad": grad, **where}
+
+
+def _computed(node: Node) -> Node:
+    """The op behind a value that a loop carries."""
+    while node.op in ("loop_leave", "loop_enter"):
+        node = node.operands[-1]
+    return node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,11 @@ def expression(text: str) -> Any:
 def number(text: str, batch: int, seq: int) -> int:
     """The number that a size is for a batch."""
     return int(expression(text).subs({SYMBOLS["batch"]: batch, SYMBOLS["seq"]: seq}))
+
+
+def formula(text: str) -> str:
+    """A size as people write it: `32·batch·seq`, `batch·seq/2`."""
+    return re.sub(r"\s*\*\s*", "·", str(expression(text)))
 
 
 def _functions(text: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Table:
 
 def print_tables(before: Iterable[str], tables: Iterable[Table], after: Iterable[str]) -> None:
     """Print lines, tables, lines, with an empty line between parts."""
-    console = Console(width=_width(), highlight=False, markup=False, soft_wrap=False)
+    console = Console(width=width(), highlight=False, markup=False, soft_wrap=False)
     with console.capture() as written:
         _print(console, before, tables, list(after))
     print("\n".join(line.rstrip() for line in written.get().splitlines()))  # noqa: T201
@@ -48,7 +48,8 @@ def _lines(console: Console, lines: Iterable[str]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _width() -> int:
+def width() -> int:
+    """The columns of the terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
 
 

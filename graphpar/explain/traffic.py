@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 from graphpar.codegen.plan import backward, flat
+from graphpar.explain.gradients import sums
 from graphpar.explain.memory import width
 from graphpar.explain.places import microbatches, places
 from graphpar.explain.sizes import number
-from graphpar.runtime.buckets import Gradient, buckets
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _of_rank(plan: Mapping[str, Any], size: Tokens) -> tuple[Traffic, ...]:
         sent = number(entry[f"{direction}_elements"], size.batch // times, size.seq) * width(entry["dtype"])
         found.setdefault((phase, entry[direction], entry["axis"]), []).append(sent)
     moved = (Traffic(*k, times * len(sent), times * sum(sent)) for k, sent in sorted(found.items(), key=_order))
-    return (*moved, *sums(plan))
+    return (*moved, *gradient_sums(plan))
 
 
 def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
@@ -74,20 +74,6 @@ def _order(entry: tuple[tuple[str, str, str], object]) -> tuple[bool, str, str]:
     return phase != "forward", axis, kind
 
 
-def sums(plan: Mapping[str, Any]) -> Iterable[Traffic]:
+def gradient_sums(plan: Mapping[str, Any]) -> Iterable[Traffic]:
     """The sums of gradients that a rank takes part in, in the buckets of the runtime."""
-    live = {axis for axis, ranks in plan["mesh"].items() if ranks > 1}
-    gradients = [
-        Gradient(
-            name,
-            tuple(a for a in p["grad_sum"] if a in live),
-            p["dtype"],
-            prod(p["local_shape"]) * max(width(p["dtype"]), 4),
-        )
-        for name, p in plan["parameters"].items()
-        if p["trainable"]
-    ]
-    found: dict[tuple[str, ...], list[int]] = {}
-    for bucket in buckets(gradients):
-        found.setdefault(bucket[0].axes, []).append(sum(g.bytes for g in bucket))
-    return [Traffic("gradients", "all_reduce", " ".join(axes), len(sent), sum(sent)) for axes, sent in found.items()]
+    return [Traffic("gradients", "all_reduce", " ".join(s.axes), s.count, s.bytes) for s in sums(plan)]

@@ -18,6 +18,7 @@ import sympy
 if TYPE_CHECKING:
     from graphpar.ir.axes import Axis
     from graphpar.ir.states import State
+    from graphpar.language.schema import LayoutRule
 
 Size: TypeAlias = "int | sympy.Expr"
 Scalar: TypeAlias = "bool | int | float | str | sympy.Expr | None"
@@ -38,13 +39,32 @@ class Origin:
         return f"{place} ({self.module})" if self.module else place
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What an op does along a mesh axis, and the rule of the spec that asks for it.
+
+    `role` says what that op is to the node that has this cause: `own`, the node itself; `made`, what gave the value the
+    state that it comes in; `needed`, what reads it in another one; `use`, what leaves a parameter's gradient a summand.
+    `how` is `cut` where the op has its part of `dim`, `summed` where it adds up its part of `dim`, and `whole` where no
+    rule cuts it along the axis.
+    """
+
+    role: str
+    axis: str
+    how: str
+    op: str
+    origin: Origin
+    dim: str | None = None
+    rule: LayoutRule | None = None
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Node:
     """One tensor: `op(*args, **attrs)`, its global shape and dtype.
 
     After naming, `axes` are its named axes and `operand_axes` the axes under which the op sees each operand (they
     differ from the operand's own axes where the op renames, as attention does with the keys' seq).
-    After placement, `state` is its state per mesh axis.
+    After placement, `state` is its state per mesh axis, and `causes` say why.
     """
 
     op: str
@@ -57,6 +77,7 @@ class Node:
     operand_axes: tuple[tuple[Axis, ...] | None, ...] | None = None
     state: Mapping[str, State] | None = None
     note: str = ""
+    causes: tuple[Cause, ...] = ()
 
     @property
     def operands(self) -> tuple[Node, ...]:

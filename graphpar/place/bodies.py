@@ -115,4 +115,5 @@ def _renamed(node: Node, old: str, new: str) -> Node:
         return new + path[len(old) :] if path == old or path.startswith(f"{old}.") else path
 
     attrs = {**node.attrs, "name": rename(node.attrs["name"])} if "name" in node.attrs else node.attrs
-    return replace(node, attrs=attrs, origin=replace(node.origin, module=rename(node.origin.module)))
+    causes = tuple(replace(c, origin=replace(c.origin, module=rename(c.origin.module))) for c in node.causes)
+    return replace(node, attrs=attrs, origin=replace(node.origin, module=rename(node.origin.module)), causes=causes)

@@ -69,6 +69,12 @@ class Claimer:
             self._whole[route] = frozenset(whole(tokens, by_expert, route.named[0], exchange=exchange))
         return self._whole[route]
 
+    def of_experts(self, route: Node, axis: str) -> tuple[int, LayoutRule] | None:
+        """What claims a mesh axis in the products by expert of a route."""
+        linears = (n for n in self.layout.experts.by[route] if n.op == "expert_linear")
+        found = (self._data(n, self.layout.named.uses[n]).get(axis) for n in linears)
+        return next((claim for claim in found if claim is not None), None)
+
     def _plain(self, node: Node, use: Use) -> dict[str, tuple[int, LayoutRule]]:
         kind = self.kinds[node]
         if kind == "free":

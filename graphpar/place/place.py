@@ -13,19 +13,18 @@ from functools import cached_property
 from typing import TypeAlias
 
 from graphpar.ir.calls import entered, repeated
-from graphpar.ir.graph import Graph, Node, plain
+from graphpar.ir.graph import Graph, Node
 from graphpar.ir.states import I, P, R, Shard, State
-from graphpar.language.schema import LayoutRule
 from graphpar.names.named import Use
 from graphpar.ops.rules import linear_in
 from graphpar.ops.shapes import LEAVES
 from graphpar.place import forms
 from graphpar.place.bodies import body_of
+from graphpar.place.causes import Causes
 from graphpar.place.claims import Claimer, Claims
 from graphpar.place.cuttable import CLASSES, is_class, splits
 from graphpar.place.experts import ROUTING_MOVES, ROW_MOVES, held
 from graphpar.place.layout import Layout
-from graphpar.place.reason import reason
 from graphpar.place.route import routes
 from graphpar.place.transitions import FIRST_ONLY, Transition, as_summand, transitions
 
@@ -68,6 +67,11 @@ class _Placer:
         """What claims the mesh axes in each op."""
         return Claimer(self.layout, self.new, self.claims)
 
+    @cached_property
+    def causes(self) -> Causes:
+        """Why values change their states."""
+        return Causes(self.layout, self.claimer, self.claims, self.sources)
+
     @property
     def kinds(self) -> dict[Node, str]:
         """What kind of value each node is."""
@@ -101,7 +105,8 @@ class _Placer:
             self._converted(arg, node, i, claims, passing) if isinstance(arg, Node) else arg
             for i, arg in enumerate(node.args)
         )
-        made = replace(node, args=args, state=state, attrs=self._attrs(node, use, claims))
+        causes = self.causes.own(node, state, claims)
+        made = replace(node, args=args, state=state, attrs=self._attrs(node, use, claims), causes=causes)
         self.claims[made] = claims
         self.sources[made] = node
         self.order.append(made)
@@ -251,7 +256,7 @@ class _Placer:
                     "forward": step.forward,
                     "backward": step.backward,
                     "from": have,
-                    "rule": self._rule(value, axis, claims),
+                    "rule": self.causes.rule(value, axis, claims),
                 },
                 value.shape,
                 value.dtype,
@@ -259,7 +264,8 @@ class _Placer:
                 value.axes,
                 tuple(a.axes for a in args),
                 {**(value.state or {}), axis: state},
-                self._reason(step, value, axis, target, consumer, claims),
+                self.causes.reason(step, value, axis, target, consumer, claims),
+                self.causes.of(value, axis, consumer, claims),
             )
             self.converted[key] = made
             self.claims[made] = {}
@@ -277,33 +283,6 @@ class _Placer:
         cut = next((s for s in (have, target) if isinstance(s, Shard) and s.name == "experts"), None)
         want = {**(routing.state or {}), **({axis: cut} if cut else {})}
         return (self._convert(routing, want, consumer, claims, gradient=False),)
-
-    def _rule(self, value: Node, axis: str, claims: Claims) -> LayoutRule | None:
-        """The rule that asks for the transition: the consumer's claim, or that of what made the pending sum."""
-        if axis in claims:
-            return claims[axis][1]
-        claim = self._origin(value, axis)
-        return claim[1] if claim else None
-
-    def _origin(self, value: Node, axis: str) -> tuple[int, LayoutRule] | None:
-        """The claim on `axis` of the op that a value's state comes from."""
-        while axis not in self.claims.get(value, {}) and value.operands:
-            value = value.operands[0]
-        return self.claims.get(value, {}).get(axis)
-
-    def _reason(self, step: Transition, value: Node, axis: str, target: State, consumer: Node, claims: Claims) -> str:
-        factors = self.layout.named.factors
-        made = self._origin(value, axis)
-        return reason(
-            step.op,
-            axis,
-            leaf=plain(consumer.origin.module.rpartition(".")[2]) or consumer.op,
-            claim=factors[claims[axis][0]].name if axis in claims else None,
-            summed=factors[made[0]].name if made else "its parts",
-            had=getattr((value.state or {})[axis], "name", "it"),
-            part=getattr(target, "name", None),
-            counts=value.dtype == "routing",
-        )
 
     def _summed(self, value: Node) -> Node:
         """A value in which no sum is pending."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 
@@ -55,6 +55,7 @@ class Exchange:
     reason: str
     rule: str  # "heads: tp, line 7 of the spec"
     inside: str  # the function that does it, if the statement does more than to hand its operand through
+    entry: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)  # of the plan
 
     @property
     def why(self) -> str:
@@ -75,6 +76,11 @@ class Module:
     members: str
     items: tuple[Item, ...]
     arguments: tuple[Argument, ...] = ()
+
+    @property
+    def times(self) -> int:
+        """How many members it stands for."""
+        return int(self.members.removeprefix("× ") or 1)
 
     def rows(self) -> Iterator[Row]:
         """The rows of every table here and below."""

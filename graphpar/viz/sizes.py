@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from graphpar.explain.memory import spell
-from graphpar.explain.sizes import expression, number
+from graphpar.explain.sizes import formula, number
 from graphpar.explain.traffic import Tokens
 from graphpar.viz.picture import Exchange
 
@@ -14,11 +13,6 @@ from graphpar.viz.picture import Exchange
 def moved(elements: str, width: int, size: Tokens) -> int:
     """Bytes that one rank hands to the collective at the sizes `size`."""
     return number(elements, size.batch, size.seq) * width
-
-
-def formula(elements: str) -> str:
-    """The number of elements: `32·batch·seq`, `batch·seq/2`."""
-    return re.sub(r"\s*\*\s*", "·", str(expression(elements)))
 
 
 def amount(elements: str, width: int, size: Tokens) -> str:

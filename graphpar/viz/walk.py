@@ -200,6 +200,7 @@ class _Walk:
                 twice=entry["twice"],
                 reason=entry["reason"],
                 rule=f"{rule['text']}, line {rule['line']} of the spec" if rule else "",
+                entry=entry.get("entry", entry),
                 inside=function if statement.child != function or function.startswith(("vocab_", "split_")) else "",
             )
         )
@@ -303,7 +304,9 @@ def _opened(entries: Sequence[Mapping[str, Any]], *, twice: bool = False) -> lis
     """A list of its own of what runs forward; `twice` is what is run again in the backward pass."""
     found: list[Mapping[str, Any]] = []
     for entry in entries:
-        found += _opened(entry["again"], twice=True) if "again" in entry else [{"twice": twice, **entry}]
+        found += (
+            _opened(entry["again"], twice=True) if "again" in entry else [{"twice": twice, "entry": entry, **entry}]
+        )
     return found
 
 

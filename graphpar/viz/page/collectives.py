@@ -8,7 +8,7 @@ from typing import Any
 from graphpar.explain.memory import spell, width
 from graphpar.explain.places import microbatches, places
 from graphpar.explain.sizes import number
-from graphpar.explain.traffic import Tokens, messages, sums
+from graphpar.explain.traffic import Tokens, gradient_sums, messages
 from graphpar.viz.picture import Exchange, Picture
 
 Row = dict[str, Any]
@@ -50,7 +50,7 @@ def _of_place(
         known["count"] += times
         known["total"] += times * each
     yield from found.values()
-    for gradients in sums(place):
+    for gradients in gradient_sums(place):
         yield {
             "place": where,
             "phase": gradients.phase,
