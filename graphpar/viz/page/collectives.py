@@ -40,7 +40,9 @@ def _of_place(
             "kind": entry[direction],
             "axis": entry["axis"],
             "each": each,
-            "reason": entry.get("reason", "the next stage is elsewhere" if phase == "forward" else "the stage before"),
+            "reason": entry.get(
+                "reason", "to the next stage" if phase == "forward" else "gradients to the stage before"
+            ),
             "rule": _rule(entry),
             "module": entry.get("module", ""),
             "where": entry.get("where") or "",

@@ -13,7 +13,7 @@ function startMemory() {
   const ink = getComputedStyle(document.body).color;
   find("#memory p").append(`Bytes on one rank, without activations. ${build.facts[0]}.`);
   find("#memory table").append(...memoryTable(build.memory));
-  find("#memory .chart").style.height = `${90 + 46 * places.length}px`;
+  find("#memory .chart").style.height = `${90 + Math.max(18, Math.min(46, 560 / places.length)) * places.length}px`;
   const axis = { stacked: true, ticks: { color: ink }, grid: { color: "#80808040" } };
   new Chart(find("#memory canvas"), {
     type: "bar",

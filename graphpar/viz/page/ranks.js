@@ -1,6 +1,8 @@
 "use strict";
 // The mesh with one cell per rank, coloured by which part of a chosen tensor it holds.
 
+const MANY = 64;  // ranks, above which a cell has its number alone
+
 function partColour(part, of) {
   return `hsl(${Math.round(210 + (part * 360) / of) % 360} 55% 42%)`;
 }
@@ -18,7 +20,7 @@ function cell(rank, tensor) {
   const about = (event) => showCard(event, element("h3", {}, `rank ${rank}: ${place(rank)}`),
     none ? element("p", {}, "its stages do not have this tensor") : slices(tensor, parts[part]));
   return element("div", { class: none ? "cell none" : "cell", style: look, "data-rank": rank, onmousemove: about, onmouseleave: hideCard },
-    `rank ${rank}`, element("small", {}, none ? "none" : `part ${part}`));
+    element("span", {}, "rank "), String(rank), element("small", {}, none ? "none" : `part ${part}`));
 }
 
 function coordinates(rank) {
@@ -74,6 +76,7 @@ function showTensor(name) {
   find("#ranks .about").replaceChildren(
     element("p", {}, namedAxes(tensor.pieces), ` ${tensor.kind}, ${tensor.dtype}, ${tensor.shape.join(" × ") || "scalar"}, on a rank ${tensor.local.join(" × ") || "scalar"}${sums}`),
     statesTable(tensor.states));
+  find("#ranks .mesh").classList.toggle("many", build.ranks > MANY);
   find("#ranks .mesh").replaceChildren(...blocks(tensor));
   find("#ranks .parts").replaceChildren(...partList(tensor));
 }

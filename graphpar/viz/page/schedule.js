@@ -40,6 +40,7 @@ function startSchedule() {
     if (playing === null) return;
     const share = (time - playing) / (1000 * SECONDS);
     show(Math.min(share, 1));
+    pane.scrollLeft = line.x.baseVal.value - 0.7 * pane.clientWidth;  // the line stays in sight
     if (share < 1) requestAnimationFrame(step);
     else stop();
   }
