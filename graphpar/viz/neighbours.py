@@ -38,7 +38,7 @@ def neighbours(found: Difference) -> Part:
     now = {old: node for node, old in found.was.items()}
     order = _order(found, now)
     tensor = _tensors(order, now)
-    edges = {(a, n): mark for (a, n), mark in _edges(found, now).items() if a not in tensor}
+    edges: dict[Edge, Mark] = {(a, n): mark for (a, n), mark in _edges(found, now).items() if a not in tensor}
     flow = focus.keys() - tensor.keys()
     near = {n for edge in edges for n in edge if not flow.isdisjoint(edge)}
     marks: dict[Node, Mark] = {n: focus.get(n, "kept") for n in order if n in near or n in flow}
