@@ -42,7 +42,7 @@ def neighbours(found: Difference) -> Part:
     flow = focus.keys() - tensor.keys()
     near = {n for edge in edges for n in edge if not flow.isdisjoint(edge)}
     marks: dict[Node, Mark] = {n: focus.get(n, "kept") for n in order if n in near or n in flow}
-    shown = {edge: mark for edge, mark in edges.items() if edge[0] in marks and edge[1] in marks}
+    shown: dict[Edge, Mark] = {edge: mark for edge, mark in edges.items() if edge[0] in marks and edge[1] in marks}
     done: dict[Node, list[tuple[Mark, Node]]] = {}
     for node in (n for n in order if n in focus and n in tensor):
         done.setdefault(now.get(tensor[node], tensor[node]), []).append((focus[node], node))
