@@ -47,8 +47,8 @@ def build(tmp_path_factory):
 def dots(build):
     """What each step of the build that did something did, as DOT."""
     again = compile_again(build)
-    found = {step: difference(step.before, step.after) for step in again.steps}
-    return {step.name: dot_of(again, step, did) for step, did in found.items() if not did.empty}
+    found = [(step, difference(step.before, step.after)) for step in again.steps]
+    return {step.name: dot_of(again, step, did) for step, did in found if not did.empty}
 
 
 def test_the_steps_that_did_something(dots):
