@@ -118,7 +118,7 @@ def _of_program(plan: Plan) -> dict[str, Any]:
 def _without_lines(value: Any) -> Any:
     """A part of a plan without the lines of rules: spec.yaml has others than the file that it was made from."""
     if isinstance(value, dict):
-        return {k: v["text"] if k == "rule" and v else _without_lines(v) for k, v in value.items()}
+        return value["text"] if value.keys() == {"text", "line"} else {k: _without_lines(v) for k, v in value.items()}
     return [_without_lines(v) for v in value] if isinstance(value, list) else value
 
 

@@ -77,7 +77,8 @@ def test_a_collective_leads_to_the_line_that_does_it(told, plan, made):
             assert row["node"] is None
         else:
             (line,) = told["nodes"][row["node"]]["lines"]
-            assert plan["lines"][str(line)] == {"where": row["where"], "module": row["module"]}
+            place = plan["lines"][str(line)]
+            assert (place["where"], place["module"]) == (row["where"], row["module"])
             assert "self." in text[line - 1]
 
 
