@@ -58,8 +58,8 @@ def outcome(form: Form) -> Iterator[None]:
         else:
             click.echo(render_all(error), err=True)
         sys.exit(error.exit_code)
-    except (click.exceptions.Exit, click.ClickException, click.Abort):
-        raise
+    except (click.exceptions.Exit, click.ClickException, click.Abort, BrokenPipeError):
+        raise  # click ends quietly if nobody reads on
     except Exception as error:  # noqa: BLE001 - a mistake of ours is told in two lines, too
         _tell_internal(error, form)
         sys.exit(INTERNAL)

@@ -133,7 +133,7 @@ class Drawing:
 
     def facts(self, exchange: Exchange) -> Iterable[str]:
         """What a collective says below its kind."""
-        return facts(exchange, self.heading.size)
+        return facts(exchange, self.heading.each)
 
     def gradients(self) -> Iterator[str]:
         """The sums over the mesh that follow the last backward."""

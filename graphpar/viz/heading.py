@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from graphpar.explain.memory import memory, sharded, spell
+from graphpar.explain.places import microbatches
 from graphpar.explain.traffic import Tokens, Traffic, tokens, traffic
 
 
@@ -22,13 +23,14 @@ class Heading:
     layout: tuple[tuple[str, tuple[str, ...]], ...]  # each rule: its text, and the mesh axes it names
     facts: tuple[str, ...]
     size: Tokens
+    each: Tokens  # of one microbatch: what a collective of a pipeline runs on
     gradients: tuple[Traffic, ...]  # sums after the last backward
 
 
 def heading(plan: Mapping[str, Any], given: Mapping[str, int]) -> Heading:
     """The facts of a plan. `given` may have `batch` and `seq`, the sizes of a step that bytes are told for."""
     mesh = tuple((axis, int(ranks)) for axis, ranks in plan["mesh"].items())
-    size = tokens(plan, given)
+    size, times = tokens(plan, given), microbatches(plan)
     every = traffic(plan, size)
     stored, cut = memory(plan), sharded(plan)
     held = f"{spell(stored.parameters)} of {spell(stored.whole)} on each rank"
@@ -41,9 +43,10 @@ def heading(plan: Mapping[str, Any], given: Mapping[str, int]) -> Heading:
         facts=(
             f"{cut.parameters} of {cut.of} parameters are cut: {held}",
             _sent(every),
-            f"sizes: batch {size.batch}, seq {size.seq}, {size.why}",
+            f"sizes: batch {size.batch}{f' in {times} microbatches' if times > 1 else ''}, seq {size.seq}, {size.why}",
         ),
         size=size,
+        each=replace(size, batch=size.batch // times),
         gradients=tuple(t for t in every if t.phase == "gradients"),
     )
 

@@ -51,7 +51,7 @@ class _Overview(Drawing):
         return _row(f"{name}{what}", self.axes(weight.axes, ""), sans(sizes, FAINT), line=line.number)
 
     def facts(self, exchange: Exchange) -> Iterator[str]:
-        size = self.heading.size
+        size = self.heading.each
         sent = [
             f"{spell(moved(elements, exchange.width, size))}{word}"
             for elements, word in (

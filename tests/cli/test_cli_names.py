@@ -77,3 +77,12 @@ def without_torch(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = "import sys; sys.modules['torch'] = None; from graphpar.cli import main; main(prog_name='graphpar')"
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_reader_that_stops_reading_is_no_mistake():
+    command = [sys.executable, "-m", "graphpar", "names", str(MODELS / "fine.py")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:
+        assert started.stdout is not None and started.stderr is not None
+        started.stdout.close()
+        assert started.stderr.read() == b""
+        assert started.wait(120) == 1

@@ -14,6 +14,7 @@ from deep_zoo import deep
 
 from graphpar.compiler import compile_captured
 from graphpar.errors import GraphparError
+from graphpar.explain.sizes import number
 from graphpar.language.parse import parse_spec
 from graphpar.sources.door import open_model
 from graphpar.verify.origin import Origin
@@ -104,6 +105,16 @@ def test_experts_are_told_on_their_cluster():
     text = overview(drawn("experts"), heading(drawn("experts").plan, {}))
     assert "8 experts, 4 on each rank of ep" in text
     assert "how many rows go where" in text and "each row back to its token" in text
+
+
+def test_bytes_of_a_pipeline_are_those_of_a_microbatch():
+    whole = drawn("llama")
+    facts = heading(whole.plan, {"batch": 8, "seq": 16})
+    sums = [e for _, e in whole.exchanges() if e.forward == "all_reduce"]
+    assert {number(e.forward_elements, 8 // PIPELINE["microbatches"], 16) * 4 for e in sums} == {16 << 10}
+    text = overview(whole, facts)
+    assert "16&#160;KiB" in text or "16 KiB" in text
+    assert "32 KiB" not in text and any("in 2 microbatches" in fact for fact in facts.facts)
 
 
 def test_one_module_is_drawn_with_what_flows_through_it():

@@ -60,7 +60,7 @@ def _exchange(exchange: Exchange, picture: Picture, heading: Heading) -> dict[st
     inside = f" inside {exchange.inside}" if exchange.inside else ""
     return {
         "title": f"{kind} over {exchange.axis}{inside}",
-        "facts": list(facts(exchange, heading.size)),
+        "facts": list(facts(exchange, heading.each)),
         "values": values(exchange.row.axes, exchange.row.pending, picture.plan),
     }
 
