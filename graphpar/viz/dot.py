@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
@@ -11,10 +10,9 @@ from graphpar.explain.experts import where
 from graphpar.explain.memory import spell
 from graphpar.viz.colours import FAINT, GREY, INK, KINDS, LEVELS, PAPER, REGION, RULE, colours, kind_of, pieces
 from graphpar.viz.heading import Heading
-from graphpar.viz.picture import Compute, Exchange, Item, Module, Picture, Row, Value, Weight, shape, spelled
+from graphpar.viz.picture import Compute, Exchange, Item, Module, Picture, Row, Value, Weight, alike, shape, spelled
 from graphpar.viz.sizes import facts
 
-_NUMBER = re.compile(r"\.(\d+|\*)(?=\.|$)|\[[\d:., ]+\]")  # of a layer, or of several
 CODE = 76  # characters of a statement that are shown
 INDENT = 4  # of a module that is written into its caller
 SANS = "Helvetica,Arial,sans-serif"
@@ -89,13 +87,13 @@ class Drawing:
 
     def ground(self, module: Module) -> str | None:
         """What a cluster is filled with, if not as its depth says."""
-        return REGION if any(_alike(entry["module"]) == _alike(module.path) for entry in self.experts(module)) else None
+        return REGION if any(alike(entry["module"]) == alike(module.path) for entry in self.experts(module)) else None
 
     def experts(self, module: Module) -> list[Mapping[str, Any]]:
         """The mixtures of experts in a module, and in none of the clusters within it."""
-        inner = [_alike(item.path) for item in module.items if isinstance(item, Module)]
-        found = [e for e in self.picture.plan.get("experts", ()) if _within(_alike(e["module"]), _alike(module.path))]
-        return [e for e in found if not any(_within(_alike(e["module"]), path) for path in inner)]
+        inner = [alike(item.path) for item in module.items if isinstance(item, Module)]
+        found = [e for e in self.picture.plan.get("experts", ()) if _within(alike(e["module"]), alike(module.path))]
+        return [e for e in found if not any(_within(alike(e["module"]), path) for path in inner)]
 
     def value(self, value: Value) -> str:
         words = f"<B>{escape(value.name)}</B>  {self.axes(value.axes, value.pending)}"
@@ -193,11 +191,6 @@ class Drawing:
         silent = any(e.forward is None for _, e in self.picture.exchanges())
         dashed = f"   <FONT COLOR='{GREY}'>dashed: in the backward pass only</FONT>" if silent else ""
         return f"<FONT POINT-SIZE='11'>{found}{dashed}</FONT>"
-
-
-def _alike(path: str) -> str:
-    """A module's path without the number of its layer."""
-    return _NUMBER.sub("#", path)
 
 
 def _within(path: str, outer: str) -> bool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from graphpar.errors import Diagnostic, GraphparError
-from graphpar.viz.picture import Argument, Edge, Item, Module, Picture, Value
-
-_NUMBER = re.compile(r"\.(\d+|\*)(?=\.|$)|\[[\d:., ]+\]")
+from graphpar.viz.picture import Argument, Edge, Item, Module, Picture, Value, alike
 
 
 def part(picture: Picture, path: str) -> Picture:
@@ -19,7 +16,7 @@ def part(picture: Picture, path: str) -> Picture:
     """
     found = list(modules(picture.root))
     module = next((m for m in found if m.path == path), None)
-    module = module or next((m for m in found if _NUMBER.sub("#", m.path) == _NUMBER.sub("#", path)), None)
+    module = module or next((m for m in found if alike(m.path) == alike(path)), None)
     if module is None:
         raise GraphparError(_no_module(path, [m.path for m in found if m.path]))
     shown = alone(picture, module)

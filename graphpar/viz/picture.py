@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+_NUMBER = re.compile(r"\.(\d+|\*)(?=\.|$)|\[[\d:., ]+\]")
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,11 @@ def _exchanges(module: Module) -> Iterator[tuple[Module, Exchange]]:
                 yield from _exchanges(item)
             case Compute():
                 pass
+
+
+def alike(path: str) -> str:
+    """A module's path without the number of its layer, or of several."""
+    return _NUMBER.sub("#", path)
 
 
 def spelled(sizes: Sequence[int]) -> str:
