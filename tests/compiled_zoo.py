@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 import zoo
+from complete_reasons import assert_complete_reasons
 
 from graphpar.capture.capture import Signature
 from graphpar.compiler import compile_captured
@@ -40,7 +41,9 @@ def compiled(name: str, document: Mapping[str, Any], folder: Path) -> Spec:
 
 def verified(name: str, document: Mapping[str, Any], folder: Path, options: Options) -> Report:
     """Compile and verify."""
-    return verify(folder, origin(name), compiled(name, document, folder), options)
+    spec = compiled(name, document, folder)
+    assert_complete_reasons(folder)
+    return verify(folder, origin(name), spec, options)
 
 
 def told(report: Report) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from complete_reasons import assert_complete_reasons
 
 from graphpar.compiler import compile_captured
 from graphpar.language.parse import parse_spec
@@ -102,6 +103,7 @@ def compiled(name: str, layout: str, configs: Path, folder: Path) -> tuple[Origi
 @pytest.mark.parametrize(("model", "layout"), cases())
 def test_experts_on_several_ranks_change_no_result(model: str, layout: str, configs: Path, tmp_path: Path) -> None:
     source, found = compiled(model, layout, configs, tmp_path)
+    assert_complete_reasons(tmp_path)
     report = verify(tmp_path, source, found, Options(length=12))
     assert report.passed, report.failures
 

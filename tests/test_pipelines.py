@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch.nn.functional as F
 from compiled_zoo import parsed, told
+from complete_reasons import assert_complete_reasons
 from deep_zoo import deep
 from torch import Tensor, nn
 from zoo import MODELS
@@ -219,5 +220,6 @@ def assert_verified(origin: Origin, document: dict[str, Any], folder: Path) -> N
     """Compile and verify."""
     spec = parsed(document)
     compile_captured(origin.captured, spec, {"model": "model", "spec_file": "spec.yaml"}).write(folder)
+    assert_complete_reasons(folder)
     report = verify(folder, origin, spec, Options(capture=False))
     assert report.passed, told(report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from complete_reasons import assert_complete_reasons
 from explained_builds import OTHERS, built, cases, known
 
 from graphpar.explain.explained import Explained
@@ -25,14 +26,7 @@ def build(model, layout, document, tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize(("model", "layout", "document"), CASES)
 def test_every_collective_has_a_complete_chain_of_reasons(build: Path) -> None:
-    lines = (build / "spec.yaml").read_text().splitlines()
-    for one in known(build).collectives:
-        told = f"{one.number} {one.op} over {one.axis}: {one.chain.steps}"
-        assert one.chain.complete, told
-        assert one.reason and (one.chain.forward or one.chain.backward), told
-        for rule in one.chain.rules:
-            assert lines[rule.build_line - 1].strip() == rule.quoted, told
-            assert rule.quoted.strip(" -").split(":")[0] == rule.text.split(":")[0], told
+    assert_complete_reasons(build)
 
 
 @pytest.mark.parametrize(("model", "layout", "document"), CASES)
