@@ -26,8 +26,10 @@ def experts(graph: Graph, program: Program) -> list[dict[str, Any]]:
         route = _back(node.operands[-1], "route") if node.op == "expert_linear" else None
         key = route or node.origin.module
         if key not in found:
+            at = route or node
+            layers = len(graph.members(at.origin.module))
             sent = _of_tokens(route, program) if route else _of_places(node, stack, program)
-            found[key] = {**_place(route or node, graph), **_stack(stack, program), **sent, **_row(node)}
+            found[key] = {**place_of(at.origin), "layers": layers, **_stack(stack, program), **sent, **_row(node)}
     return list(found.values())
 
 
@@ -36,10 +38,6 @@ def _is_stack(product: Node, operand: Node) -> bool:
     if product.op not in _PRODUCTS or operand.op != "parameter" or operand.rank < 3:
         return False
     return any(f.name in ("experts", "expert_groups") for f in operand.named[0].factors)
-
-
-def _place(node: Node, graph: Graph) -> dict[str, Any]:
-    return {"layers": len(graph.members(node.origin.module)), **place_of(node.origin)}
 
 
 def _stack(stack: Node, program: Program) -> dict[str, Any]:

@@ -1,31 +1,22 @@
 """`python -m tools.bench.experts`: generated expert parallelism next to that by hand, on 2 and on 4 ranks."""
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tools.bench.builds import compile_all
+from tools.bench.documents import measure_all
 from tools.bench.launch import launched
 from tools.bench.mixtures import specs
 from tools.bench.moe import Mixture, MixtureSizes
-from tools.bench.report import machine, show_experts
+from tools.bench.report import show_experts
 
 
 def main() -> None:
     """Exit status 1 if a rank fails: if programs compute different things, or move other elements than they should."""
-    arguments = read_arguments()
-    given = vars(arguments)
-    settings = {name: given[name] for name in ("widths", "batch", "rounds")}
     sizes = {"length": MixtureSizes.length, "experts": MixtureSizes.experts, "topk": MixtureSizes.topk}
-    documents: list[dict[str, Any]] = []
-    for ranks in arguments.ranks:
-        setting = {"ranks": ranks, **settings}
-        documents.append({"machine": machine(), **setting, **sizes, "results": measure(setting)})
-        show_experts(documents[-1])
-    if arguments.json:
-        arguments.json.write_text(json.dumps(documents, indent=1) + "\n")
+    measure_all(read_arguments(), ("widths", "batch", "rounds"), sizes, measure, show_experts)
 
 
 def read_arguments() -> argparse.Namespace:

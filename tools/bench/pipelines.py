@@ -1,30 +1,21 @@
 """`python -m tools.bench.pipelines`: a generated pipeline next to one by hand, on 2 and on 4 ranks."""
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tools.bench.builds import pipeline_spec, write_builds
+from tools.bench.documents import measure_all
 from tools.bench.gpt import Sizes
 from tools.bench.launch import launched
-from tools.bench.report import machine, show
+from tools.bench.report import show
 
 
 def main() -> None:
     """Exit status 1 if a rank fails, as it does when the programs compute different things."""
-    arguments = read_arguments()
-    given = vars(arguments)
-    settings = {name: given[name] for name in ("widths", "batch", "microbatches", "rounds")}
     sizes = {"layers": Sizes.layers, "length": Sizes.length, "vocab": Sizes.vocab}
-    documents: list[dict[str, Any]] = []
-    for ranks in arguments.ranks:
-        setting = {"ranks": ranks, **settings}
-        documents.append({"machine": machine(), **setting, **sizes, "results": measure(setting)})
-        show(documents[-1])
-    if arguments.json:
-        arguments.json.write_text(json.dumps(documents, indent=1) + "\n")
+    measure_all(read_arguments(), ("widths", "batch", "microbatches", "rounds"), sizes, measure, show)
 
 
 def read_arguments() -> argparse.Namespace:
