@@ -1,7 +1,7 @@
 """What the experts compute: each row with its own expert's matrix.
 
-On a GPU that can, all experts' products are one kernel, and the host need not know how many rows each expert has.
-Elsewhere they are a loop, whose products are written where they belong.
+Where torch can, all experts' products are one grouped product; on a GPU it is one kernel, and the host need not know
+how many rows each expert has. Elsewhere they are a loop, whose products are written where they belong.
 """
 
 # A Function declares its backward for any number of gradients; ours have one result, and name its gradient.
@@ -17,7 +17,7 @@ from torch.autograd import Function
 from graphpar.runtime.once import once
 from graphpar.runtime.routing import Routing, rows_of
 
-ALIGNED = 8  # bfloat16 numbers in the 16 bytes to which the grouped kernel wants every row aligned
+ALIGNED = 16  # bytes to which the grouped product wants every row aligned
 
 
 def expert_linear(rows: Tensor, w: Tensor, routing: Routing, *, transposed: bool = False) -> Tensor:
@@ -54,10 +54,11 @@ def _autocast(x: Tensor) -> Tensor:
 
 
 def _has_grouped(rows: Tensor, w: Tensor) -> bool:
-    if not rows.is_cuda or rows.dtype != torch.bfloat16 or w.dtype != torch.bfloat16:
+    if any(size * w.itemsize % ALIGNED for size in w.shape[1:]):
         return False
-    aligned = w.shape[1] % ALIGNED == 0 and w.shape[2] % ALIGNED == 0
-    return aligned and torch.cuda.get_device_capability(rows.device) >= (8, 0)
+    if rows.is_cuda:
+        return w.dtype == torch.bfloat16 and torch.cuda.get_device_capability(rows.device) >= (8, 0)
+    return rows.is_cpu and w.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
 def _gradient_of(w: Tensor) -> Tensor:
@@ -100,16 +101,16 @@ class _Grouped(Function):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, w: Tensor, routing: Routing) -> Tensor:
-        ends = routing.counts.cumsum(0, dtype=torch.int32)
         rows = rows.contiguous()
-        ctx.save_for_backward(rows, w, ends, routing.counts)
-        return F.grouped_mm(rows, w.transpose(1, 2), offs=ends)
+        ctx.save_for_backward(rows, w)
+        ctx.routing = routing
+        return F.grouped_mm(rows, w.transpose(1, 2), offs=routing.ends)
 
     @staticmethod
     @once
     def backward(ctx: Any, grad: Tensor) -> Any:
-        rows, w, ends, counts = ctx.saved_tensors
-        grad = grad.contiguous()
+        rows, w = ctx.saved_tensors
+        grad, ends = grad.contiguous(), ctx.routing.ends
         to_rows = F.grouped_mm(grad, w, offs=ends) if ctx.needs_input_grad[0] else None
         if not ctx.needs_input_grad[1]:
             return to_rows, None, None
@@ -117,8 +118,9 @@ class _Grouped(Function):
             to_w = F.grouped_mm(grad.t(), rows, offs=ends)
         else:
             to_w = F.grouped_mm(rows.t(), grad, offs=ends).transpose(1, 2)
-        # Of an expert without rows, the kernels of some GPUs write nothing (pytorch/pytorch#172439).
-        return to_rows, to_w.masked_fill_((counts == 0).view(-1, 1, 1), 0), None
+        if not to_w.is_cpu:  # to an expert without rows some GPUs' kernels write nothing (pytorch/pytorch#172439)
+            to_w.masked_fill_((ctx.routing.counts == 0).view(-1, 1, 1), 0)
+        return to_rows, to_w, None
 
 
 class _Bias(Function):

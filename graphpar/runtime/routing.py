@@ -59,6 +59,11 @@ class Routing:
         """The counts on the host. Raises ValueError if they leave out a row."""
         return checked(self.counts.tolist(), self.rows) if self.known is None else self.known
 
+    @cached_property
+    def ends(self) -> Tensor:
+        """[experts held now] int32: the row past the last of each expert."""
+        return self.counts.cumsum(0, dtype=torch.int32)
+
 
 def checked(sizes: list[int], rows: int) -> list[int]:
     """The sizes themselves; raises ValueError if they are not those of all the rows."""
@@ -75,12 +80,12 @@ def route(chosen: Tensor, *, experts: int, kept: Tensor | None = None) -> Routin
     Raises ValueError for an id outside of 0 to experts - 1; on a GPU that is an assertion of the device.
     """
     flat = chosen.detach().reshape(-1).long()
-    slots = rows = flat.numel()
+    rows = flat.numel()
     if kept is not None:
         flat = torch.where(kept.reshape(-1), flat, experts)
         rows = int(kept.sum())
     by_expert, order = flat.sort(stable=True)
-    place = torch.empty_like(order).scatter_(0, order, torch.arange(slots, device=flat.device))
+    place = _inverse(order)
     bounds = torch.searchsorted(by_expert, torch.arange(experts + 1, device=flat.device))
     order = order[:rows]
     token = order if chosen.shape[-1] == 1 else order.div(chosen.shape[-1], rounding_mode="floor")
@@ -112,7 +117,8 @@ def exchange_counts(routing: Routing, axis: Axis) -> Routing:
     both = torch.stack((routing.counts.view(axis.size, own), received)).tolist()
     send, receive = ([sum(counts) for counts in side] for side in both)
     checked([n for counts in both[0] for n in counts], routing.rows)
-    order, place = (None, None) if own == 1 else _by_expert(received, sum(receive))
+    order = None if own == 1 else _by_expert(both[1], torch.arange(sum(receive), device=received.device))
+    place = None if order is None else _inverse(order)
     exchange = Exchange(send, receive, received, order, place)
     sizes = [sum(counts) for counts in zip(*both[1], strict=True)]
     return replace(routing, counts=received.sum(0), rows=sum(receive), exchange=exchange, known=sizes)
@@ -125,15 +131,16 @@ def experts_each(routing: Routing, axis: Axis) -> int:
     return routing.experts // axis.size
 
 
-def _by_expert(received: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """received [ranks, experts], of rows that came rank by rank: the order by expert, then by rank; and its inverse."""
-    came = received.flatten().cumsum(0).view_as(received) - received  # where each block of rows begins
-    ours = (received.t().flatten().cumsum(0).view_as(received.t()) - received.t()).t()
-    row = torch.arange(rows, device=received.device)
-    by_expert, by_rank = (came - ours).t().flatten(), (ours - came).flatten()
-    order = row + by_expert.repeat_interleave(received.t().flatten(), output_size=rows)
-    place = row + by_rank.repeat_interleave(received.flatten(), output_size=rows)
-    return order, place
+def _by_expert(received: list[list[int]], row: Tensor) -> Tensor:
+    """received [ranks][experts], of rows that came rank by rank: the order by expert, then by rank."""
+    blocks = row.split([rows for of_rank in received for rows in of_rank])
+    experts = len(received[0])
+    return torch.cat([block for expert in range(experts) for block in blocks[expert::experts]])
+
+
+def _inverse(order: Tensor) -> Tensor:
+    """Of a permutation."""
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
 
 
 def own_counts(routing: Routing, axis: Axis) -> Routing:

@@ -76,18 +76,16 @@ def unordered(right: Function) -> Function:
 def rank_by_rank(right: Function) -> Function:
     """Rows stay as they came: by rank, then by expert."""
     del right
-    return lambda received, rows: (torch.arange(rows), torch.arange(rows))
+    return lambda received, row: row
 
 
 def last_rank_first(right: Function) -> Function:
     """For one expert, the rows of the last rank come first."""
 
-    def by_expert(received: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-        ranks, experts = received.shape
-        expert = torch.arange(experts).repeat(ranks).repeat_interleave(received.flatten())
-        rank = torch.arange(ranks).repeat_interleave(received.sum(1))
-        order = (expert * ranks + ranks - 1 - rank).argsort(stable=True)
-        return order, order.argsort()
+    def by_expert(received: list[list[int]], row: Tensor) -> Tensor:
+        blocks = row.split([rows for of_rank in received for rows in of_rank])
+        experts = len(received[0])
+        return torch.cat([block for expert in range(experts) for block in reversed(blocks[expert::experts])])
 
     del right
     return by_expert
