@@ -10,14 +10,12 @@ how many rows each expert has. Elsewhere they are a loop, whose products are wri
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
+from graphpar.runtime.grouped import by_group, has_kernel, products
 from graphpar.runtime.once import once
 from graphpar.runtime.routing import Routing, rows_of
-
-ALIGNED = 16  # bytes to which the grouped product wants every row aligned
 
 
 def expert_linear(rows: Tensor, w: Tensor, routing: Routing, *, transposed: bool = False) -> Tensor:
@@ -54,11 +52,12 @@ def _autocast(x: Tensor) -> Tensor:
 
 
 def _has_grouped(rows: Tensor, w: Tensor) -> bool:
-    if any(size * w.itemsize % ALIGNED for size in w.shape[1:]):
+    """On a GPU, only what is one kernel: for the rest torch would wait for the counts, as the loop does."""
+    if not has_kernel(w.dtype, *w.shape[1:]):
         return False
     if rows.is_cuda:
         return w.dtype == torch.bfloat16 and torch.cuda.get_device_capability(rows.device) >= (8, 0)
-    return rows.is_cpu and w.dtype in (torch.float32, torch.bfloat16, torch.float16)
+    return rows.is_cpu
 
 
 def _gradient_of(w: Tensor) -> Tensor:
@@ -103,23 +102,18 @@ class _Grouped(Function):
     def forward(ctx: Any, rows: Tensor, w: Tensor, routing: Routing) -> Tensor:
         rows = rows.contiguous()
         ctx.save_for_backward(rows, w)
-        ctx.routing = routing
-        return F.grouped_mm(rows, w.transpose(1, 2), offs=routing.ends)
+        ctx.ends = routing.ends
+        return by_group(rows, w.mT, ctx.ends)
 
     @staticmethod
     @once
     def backward(ctx: Any, grad: Tensor) -> Any:
         rows, w = ctx.saved_tensors
-        grad, ends = grad.contiguous(), ctx.routing.ends
-        to_rows = F.grouped_mm(grad, w, offs=ends) if ctx.needs_input_grad[0] else None
+        grad = grad.contiguous()
+        to_rows = by_group(grad, w, ctx.ends) if ctx.needs_input_grad[0] else None
         if not ctx.needs_input_grad[1]:
             return to_rows, None, None
-        if w.is_contiguous():
-            to_w = F.grouped_mm(grad.t(), rows, offs=ends)
-        else:
-            to_w = F.grouped_mm(rows.t(), grad, offs=ends).transpose(1, 2)
-        if not to_w.is_cpu:  # to an expert without rows some GPUs' kernels write nothing (pytorch/pytorch#172439)
-            to_w.masked_fill_((ctx.routing.counts == 0).view(-1, 1, 1), 0)
+        to_w = products(grad, rows, ctx.ends) if w.is_contiguous() else products(rows, grad, ctx.ends).mT
         return to_rows, to_w, None
 
 

@@ -17,6 +17,7 @@ from torch.autograd import Function
 from graphpar.runtime.once import once
 
 _KERNELS = (torch.float32, torch.bfloat16, torch.float16)
+_ALIGNED = 16  # bytes
 
 
 def grouped_matmul(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ class _Grouped(Function):
 
 def by_group(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
     """Each group of rows times its matrix."""
-    if _has_kernel(x, w):
+    if _can_be_grouped(x, w):
         return F.grouped_mm(x, w, offs=offsets)
     parts = [rows @ w[i] for i, rows in enumerate(_groups(x, offsets))]
     done = torch.cat(parts)
@@ -50,8 +51,13 @@ def by_group(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
 
 def products(x: Tensor, y: Tensor, offsets: Tensor) -> Tensor:
     """The product of the columns of x and y over the rows of each group: [groups, columns of x, columns of y]."""
-    if _has_kernel(x, y):
-        return F.grouped_mm(x.mT, y, offs=offsets)
+    if _can_be_grouped(x, y):
+        made = F.grouped_mm(x.mT, y, offs=offsets)
+        if made.is_cpu:
+            return made
+        # Of a group without rows, the kernels of some GPUs write nothing (pytorch/pytorch#172439).
+        empty = offsets.diff(prepend=offsets.new_zeros(1)) == 0
+        return made.masked_fill_(empty.view(-1, 1, 1), 0)
     both = zip(_groups(x, offsets), _groups(y, offsets), strict=True)
     return torch.stack([a.mT @ b for a, b in both])
 
@@ -61,7 +67,11 @@ def _groups(x: Tensor, offsets: Tensor) -> list[Tensor]:
     return [x[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def _has_kernel(*operands: Tensor) -> bool:
-    """Whether torch has a kernel for these operands: for their dtype, and for the steps between their rows."""
-    steps = [max(x.stride()[-2:]) * x.element_size() for x in operands]
-    return all(x.dtype in _KERNELS and 1 in x.stride()[-2:] for x in operands) and all(s % 16 == 0 for s in steps)
+def has_kernel(dtype: torch.dtype, *steps: int) -> bool:
+    """Whether torch has a kernel for this dtype, and for rows so many numbers apart."""
+    return dtype in _KERNELS and all(step * dtype.itemsize % _ALIGNED == 0 for step in steps)
+
+
+def _can_be_grouped(*operands: Tensor) -> bool:
+    strides = [x.stride()[-2:] for x in operands]
+    return all(1 in s and has_kernel(x.dtype, max(s)) for x, s in zip(operands, strides, strict=True))

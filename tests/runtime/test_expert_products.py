@@ -108,6 +108,15 @@ def test_the_grouped_kernel_does_what_the_loop_does(sizes, transposed, monkeypat
         assert loop.stride() == kernel.stride()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "width", "grouped"),
+    [(torch.float32, 8, True), (torch.bfloat16, 8, True), (torch.float32, 6, False), (torch.float64, 8, False)],
+)
+def test_products_are_grouped_where_torch_can(dtype, width, grouped):
+    rows, w = some(9, 8, dtype=dtype), some(4, width, 8, dtype=dtype)
+    assert ("Grouped" in expert_linear(rows, w, routing_of(SIZES[0])).grad_fn.name()) == grouped
+
+
 def test_a_second_derivative_is_an_error():
     rows, w = some(9, 3), some(4, 5, 3)
     (grad,) = torch.autograd.grad(expert_linear(rows, w, routing_of(SIZES[0])).square().sum(), rows, create_graph=True)
