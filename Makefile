@@ -29,7 +29,7 @@ property: .venv/stamp  ## 2000 models and layouts that nobody chose; GRAPHPAR_DR
 pipelines: .venv/stamp  ## every zoo model in stages, under every schedule and mesh: about two hours
 	@GRAPHPAR_PIPELINES=all $(BIN)/pytest -q -n 2 --dist loadgroup tests/test_pipelines.py
 
-experts: .venv/stamp  ## every mixture of experts under every layout with `moe`: about ten minutes
+experts: .venv/stamp  ## every mixture of experts under every layout with `moe`: several minutes
 	@GRAPHPAR_EXPERTS=all $(BIN)/pytest -q -n 2 --dist loadgroup tests/test_mixtures.py
 
 check: lint types layers  ## style, types and who imports whom
